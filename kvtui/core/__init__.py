@@ -1,0 +1,1 @@
+"""The vocabulary that every other folder shares: errors, units, text, what is asked of a run, findings."""

@@ -1,0 +1,1 @@
+"""What kvtui drives: the operator's llama-server and the embedded engine, behind one small protocol."""

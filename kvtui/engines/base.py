@@ -1,0 +1,116 @@
+"""The protocol behind which engines differ. Steps, advisor, report and screens never ask which engine it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Protocol
+
+from kvtui.core.config import RunConfig
+from kvtui.logs.facts import EngineFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a build can do, asked of it and not derived from its version.
+
+    `options` are the option names its `--help` lists (`-lv`, `--flash-attn`), `cache_types` the KV types it
+    says it allows (empty: it does not say). `flash_attn_takes_value` is False for builds whose `-fa` is a bare flag.
+    """
+
+    options: frozenset[str]
+    cache_types: tuple[str, ...] = ()
+    flash_attn_takes_value: bool = True
+    version: str = ""
+    build: str | None = None
+    commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """An option that the build does not know and kvtui therefore left out, with the proof that is lost by it."""
+
+    option: str
+    lost: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An exact command line: `argv` with the program first, `env` the variables set on top of the environment."""
+
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    missing: tuple[Missing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StartProgress:
+    """How far a start has come: `seconds` since launch, `stage` in words, `log_bytes` read so far."""
+
+    seconds: float
+    stage: str
+    log_bytes: int
+
+
+class Running(Protocol):
+    """A started engine. Everything here may be called from the thread that started it."""
+
+    @property
+    def pid(self) -> int:
+        """The engine's own process id (the process whose memory counts)."""
+        ...
+
+    @property
+    def base_url(self) -> str:
+        """Where it answers HTTP."""
+        ...
+
+    @property
+    def log_path(self) -> Path:
+        """The file that holds everything the engine printed."""
+        ...
+
+    def wait_ready(self, timeout_s: float, cancel: Event, progress: Callable[[StartProgress], None]) -> float:
+        """Wait until it answers; returns the load time in seconds.
+
+        Raises StartError (crashed, hung) or Cancelled.
+        """
+        ...
+
+    def facts(self) -> EngineFacts:
+        """What its log proves up to now."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for a signal."""
+        ...
+
+    def stop(self) -> int | None:
+        """End it: TERM to its process group, then KILL. Returns its exit code. Safe to call twice."""
+        ...
+
+
+class Engine(Protocol):
+    """A kind of engine that kvtui can launch."""
+
+    @property
+    def label(self) -> str:
+        """`llama-server b11434` or `embedded llama.cpp`, for header lines and reports."""
+        ...
+
+    def abilities(self) -> Abilities:
+        """Asked once and kept. Raises StartError (missing) when the program cannot be run."""
+        ...
+
+    def command(self, config: RunConfig, port: int) -> Command:
+        """The exact command line for `config`; options that the build does not know are left out and named."""
+        ...
+
+    def launch(self, config: RunConfig, log_path: Path, on_log: Callable[[list[str]], None]) -> Running:
+        """Start it on a free port of the loopback interface. `on_log` gets batches of cleaned lines.
+
+        Raises StartError (port, missing).
+        """
+        ...

@@ -1,0 +1,1 @@
+"""What kvtui asks of a running engine: speed at depth, recall, tasks, divergence, concurrency."""
