@@ -68,7 +68,9 @@ StartFailure = Literal["crashed", "hung", "port", "missing"]
 class StartError(EngineError):
     """The engine did not become ready; `kind` tells how."""
 
-    def __init__(self, kind: StartFailure, what: str, *, hint: str = "", exit_code: int | None = None) -> None:
+    def __init__(
+        self, kind: StartFailure, what: str, *, hint: str = "", exit_code: int | None = None
+    ) -> None:
         super().__init__(what, hint=hint)
         self.kind: StartFailure = kind
         self.exit_code = exit_code
@@ -98,5 +100,5 @@ class SessionError(KvtuiError):
     """A session cannot be read, locked or written."""
 
 
-class Cancelled(Exception):  # noqa: N818 - it is the operator's wish, not an error
+class Cancelled(Exception):
     """The operator stopped the work."""

@@ -18,7 +18,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`id` is stable and kebab-case; `next` names the ONE variable to change, empty where nothing is to do."""
+    """`id` is stable, kebab-case; `next` names the ONE variable to change, empty where nothing is to do."""
 
     id: str
     severity: Severity

@@ -1,0 +1,1 @@
+"""What kvtui knows: the five steps, their gates, requested against actual, the variables and the advisor."""

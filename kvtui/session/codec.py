@@ -1,0 +1,65 @@
+"""Events as JSON lines and back."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+from kvtui.core.errors import SessionError
+from kvtui.core.text import clean
+from kvtui.session.events import EVENT_TYPES, SCHEMA, Event
+
+
+def _tag(cls: type[Event]) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+_BY_TAG = {_tag(cls): cls for cls in EVENT_TYPES}
+
+
+def to_builtins(value: Any) -> Any:
+    """A recorded value (or any nesting of them) as plain dicts, lists and scalars, for JSON."""
+    return msgspec.to_builtins(value, str_keys=True)
+
+
+def from_builtins(value: Any, kind: Any) -> Any:
+    """The inverse of `to_builtins`. Raises msgspec.ValidationError for a wrong shape."""
+    return msgspec.convert(value, kind, strict=False, str_keys=True)
+
+
+def encode(event: Event) -> bytes:
+    """One event as one line, newline included; pure ASCII, so a torn write cannot split a character."""
+    fields = to_builtins(event)
+    document = {"v": SCHEMA, "type": _tag(type(event)), **fields}
+    return json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Event | None:
+    """The event on one line, None for a type this version does not know.
+
+    Raises SessionError when the line is not an event or is from a newer schema.
+    """
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise SessionError(f"not an event: {clean(str(error), 120)}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("type"), str):
+        raise SessionError("not an event: no type")
+    version = document.pop("v", None)
+    if not isinstance(version, int) or version > SCHEMA:
+        raise SessionError(
+            f"written by a newer kvtui (schema {clean(str(version), 20)}, this one reads up to {SCHEMA})",
+            hint="update kvtui to read it",
+        )
+    cls = _BY_TAG.get(document.pop("type"))
+    if cls is None:
+        return None
+    try:
+        event = from_builtins(document, cls)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise SessionError(f"damaged {_tag(cls)} event: {clean(str(error), 160)}") from error
+    assert isinstance(event, Event)
+    return event

@@ -1,0 +1,245 @@
+"""One folder per session: `events.jsonl`, a lock, the engines' raw logs, reports.
+
+An event is written, flushed and synced before anybody is told of it. A torn last line (the process was killed
+while writing) is cut off when the session is opened again; it is the only line that may be damaged.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+from kvtui.core.errors import SessionError
+from kvtui.core.text import clean
+from kvtui.session.codec import decode, encode
+from kvtui.session.events import Event, SessionStarted
+from kvtui.session.state import SessionState, apply, fold
+
+EVENTS = "events.jsonl"
+LOCK = "lock"
+
+
+def now() -> str:
+    """The present as events record it: UTC, ISO 8601, milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def sessions_dir() -> Path:
+    """Where sessions are kept: `$KVTUI_DATA_DIR/sessions`, else the platform's data directory."""
+    override = os.environ.get("KVTUI_DATA_DIR")
+    if override:
+        return Path(override) / "sessions"
+    from platformdirs import user_data_dir
+
+    return Path(user_data_dir("kvtui", appauthor=False)) / "sessions"
+
+
+def new_session_id() -> str:
+    """`20261129-221530-4f1a`: sorts by time, short enough to type."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def read_events(path: Path) -> tuple[list[Event], bool, int]:
+    """The events in `path`, whether its last line was torn, and the length in bytes of the sound part.
+
+    Raises SessionError for a file that cannot be read or is damaged anywhere but in its last line.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SessionError(f"{path}: {error.strerror}") from error
+    events: list[Event] = []
+    good = 0
+    lines = data.splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        try:
+            if not line.endswith(b"\n"):
+                raise SessionError("cut off")
+            event = decode(line)
+        except SessionError as error:
+            if number == len(lines) and number > 1:
+                return events, True, good
+            raise SessionError(f"{path}: line {number}: {error.what}", hint=error.hint) from error
+        good += len(line)
+        if event is not None:
+            events.append(event)
+    return events, False, good
+
+
+def load(folder: Path) -> SessionState:
+    """The state of the session in `folder`, read only. Raises SessionError."""
+    events, torn, _ = read_events(folder / EVENTS)
+    return fold(events, torn=torn)
+
+
+def find(name: str, root: Path | None = None) -> Path:
+    """The folder of the session called `name`: an id, the start of one, `last`, or a path to the folder.
+
+    Raises SessionError when there is none or more than one.
+    """
+    root = root or sessions_dir()
+    as_path = Path(name)
+    if (as_path / EVENTS).is_file():
+        return as_path
+    folders = list_folders(root)
+    if name == "last" and folders:
+        return folders[-1]
+    matches = [f for f in folders if f.name == name] or [
+        f for f in folders if name and f.name.startswith(name)
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise SessionError(
+            f"{clean(name, 80)}: {len(matches)} sessions begin like this", hint="give more of its name"
+        )
+    raise SessionError(f"{clean(name, 80)}: no such session", hint="`kvtui sessions` lists them")
+
+
+def list_folders(root: Path | None = None) -> list[Path]:
+    """All session folders, oldest first."""
+    root = root or sessions_dir()
+    try:
+        return sorted(p for p in root.iterdir() if (p / EVENTS).is_file())
+    except OSError:
+        return []
+
+
+class SessionStore:
+    """The one writer of a session. Use as a context manager; `state` is always what is on disk."""
+
+    def __init__(self, folder: Path, descriptor: int, lock: int, state: SessionState) -> None:
+        self.folder = folder
+        self.state = state
+        self._descriptor = descriptor
+        self._lock = lock
+
+    @classmethod
+    def create(cls, started: SessionStarted, root: Path | None = None) -> SessionStore:
+        """A new session folder with its first event. Raises SessionError (no space, no permission)."""
+        folder = (root or sessions_dir()) / started.session
+        try:
+            (folder / "logs").mkdir(parents=True, mode=0o700)
+            lock = _take_lock(folder)
+            descriptor = os.open(folder / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+            _write(descriptor, encode(started))
+            _sync_folder(folder)
+        except OSError as error:
+            raise SessionError(
+                f"{folder}: cannot write the session: {error.strerror}",
+                hint="set KVTUI_DATA_DIR to a folder with space",
+            ) from error
+        return cls(folder, descriptor, lock, SessionState(started))
+
+    @classmethod
+    def open(cls, folder: Path) -> SessionStore:
+        """An existing session, to go on with it. Cuts off a torn last line. Raises SessionError."""
+        lock = _take_lock(folder)
+        try:
+            events, torn, good = read_events(folder / EVENTS)
+            state = fold(events, torn=torn)
+            descriptor = os.open(folder / EVENTS, os.O_WRONLY | os.O_APPEND)
+            if torn:
+                os.ftruncate(descriptor, good)
+        except OSError as error:
+            os.close(lock)
+            raise SessionError(f"{folder}: cannot write the session: {error.strerror}") from error
+        except SessionError:
+            os.close(lock)
+            raise
+        return cls(folder, descriptor, lock, state)
+
+    def append(self, event: Event) -> SessionState:
+        """Record one event; it is on disk when this returns the new state. Raises SessionError."""
+        before = os.fstat(self._descriptor).st_size
+        try:
+            _write(self._descriptor, encode(event))
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, before)
+            raise SessionError(
+                f"{self.folder}: cannot write the session: {error.strerror}",
+                hint="what is recorded so far is safe; make space and run `kvtui` to resume",
+            ) from error
+        self.state = apply(event, self.state)
+        return self.state
+
+    def log_path(self, run: int) -> Path:
+        """Where the raw engine log of run `run` goes; never an existing file, so a repeat keeps the first."""
+        path = self.folder / "logs" / f"run-{run:02d}.log"
+        attempt = 2
+        while path.exists():
+            path = self.folder / "logs" / f"run-{run:02d}-{attempt}.log"
+            attempt += 1
+        return path
+
+    def close(self) -> None:
+        """Let go of the session; safe to call twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            os.close(self._lock)
+            self._descriptor = -1
+
+    def __enter__(self) -> SessionStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def is_locked(folder: Path) -> bool:
+    """True while another process writes this session."""
+    try:
+        os.close(_take_lock(folder))
+    except SessionError:
+        return True
+    return False
+
+
+def unfinished(root: Path | None = None) -> Iterator[tuple[Path, SessionState]]:
+    """Sessions that have no verdict and that nobody is writing, newest first; unreadable ones left out."""
+    for folder in reversed(list_folders(root)):
+        try:
+            state = load(folder)
+        except SessionError:
+            continue
+        if state.verdict is None and not is_locked(folder):
+            yield folder, state
+
+
+def _take_lock(folder: Path) -> int:
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SessionError(f"{folder}: cannot lock the session: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise SessionError(
+            f"{folder.name}: another kvtui is writing this session", hint="end it, or start a new session"
+        ) from error
+    return lock
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.fsync(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
