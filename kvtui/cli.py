@@ -1,0 +1,79 @@
+"""The command line: finds the sub-command, imports it alone, and turns its errors into one line."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from kvtui import __version__
+from kvtui.core.errors import Cancelled, InputError, KvtuiError
+
+COMMANDS: dict[str, str] = {
+    "demo": "the whole procedure on the embedded engine and a small real model, no GPU needed",
+    "tune": "the procedure on your model",
+    "log": "read a start-up log: requested against actual",
+    "budget": "KV bytes and the memory budget of a GGUF file",
+    "sessions": "what was recorded",
+    "report": "hand over a session",
+}
+HIDDEN = ("screenshots",)
+
+USAGE_ERROR = 2
+FAILED = 3
+INTERRUPTED = 130
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    rows = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
+    return f"commands:\n{rows}\n\nWithout a command the app opens: a new session, or the last unfinished one."
+
+
+def _root() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kvtui",
+        description="Make long context really fit: KV-cache tuning with proof from the engine's own log.",
+        epilog=_overview(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="kvtui [COMMAND] [OPTIONS]",
+    )
+    parser.add_argument("--version", action="version", version=f"kvtui {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument("--no-color", action="store_true", help="no colour on the screen (as NO_COLOR does)")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    return parser
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = _root()
+    name = next((a for a in argv if not a.startswith("-")), None)
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
+    if name in COMMANDS or name in HIDDEN:
+        importlib.import_module(f"kvtui.commands.{name}").add_parser(subparsers)
+    elif name is not None:
+        parser.error(f"{name!r} is not a command; there are: {', '.join(COMMANDS)}")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run kvtui with `argv` (without the program's name); returns the exit status."""
+    from kvtui.commands.output import err
+
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    args = _parse(arguments)
+    command = args.command or "open"
+    try:
+        status = importlib.import_module(f"kvtui.commands.{command}").run(args)
+    except Cancelled:
+        err("kvtui: stopped")
+        return INTERRUPTED
+    except KvtuiError as error:
+        if args.debug:
+            raise
+        err(f"kvtui: {error.line()}")
+        return USAGE_ERROR if isinstance(error, InputError) else FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return int(status)

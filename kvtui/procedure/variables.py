@@ -1,0 +1,207 @@
+"""The variables that a run may change, one at a time: how each is named, read, listed and set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kvtui.core.config import RunConfig
+from kvtui.core.errors import InputError
+from kvtui.core.text import clean
+
+_TYPES = ("f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One variable. `fields` are the RunConfig fields it sets: KV types are one variable though they are two options,
+    since the procedure moves the pair."""
+
+    name: str
+    option: str
+    label: str
+    help: str
+    fields: tuple[str, ...]
+    read: Callable[[RunConfig], str]
+    parse: Callable[[str], dict[str, Any]]
+    suggest: Callable[[RunConfig], tuple[str, ...]]
+
+    def value(self, config: RunConfig) -> str:
+        """Its value in `config`, as it is written on screen."""
+        return self.read(config)
+
+    def choices(self, config: RunConfig) -> tuple[str, ...]:
+        """Values worth trying next; others may be typed."""
+        return tuple(c for c in self.suggest(config) if c != self.read(config))
+
+    def change(self, config: RunConfig, text: str) -> RunConfig:
+        """`config` with this variable set from `text`. Raises InputError that says what is allowed."""
+        return replace(config, **self.parse(text.strip()))
+
+
+def _count(name: str, field: str, low: int, high: int) -> Callable[[str], dict[str, Any]]:
+    def parse(text: str) -> dict[str, Any]:
+        digits = text.replace(",", "").replace("_", "")
+        scale = 1024 if digits[-1:] in ("K", "k") else 1
+        digits = digits.rstrip("Kk")
+        if not digits.isascii() or not digits.isdigit() or not low <= int(digits[:12]) * scale <= high:
+            raise InputError(
+                f"{name}: {clean(text, 40) or 'nothing'} is not a number from {low:,} to {high:,}"
+            )
+        return {field: int(digits) * scale}
+
+    return parse
+
+
+def _kv_pair(text: str) -> dict[str, Any]:
+    key, _, value = text.partition("/")
+    key, value = key.strip().lower(), (value or key).strip().lower()
+    for name in (key, value):
+        if not name or not all(c.isalnum() or c == "_" for c in name):
+            raise InputError(f"KV types: {clean(text, 40) or 'nothing'} is not a pair such as q8_0/q8_0")
+    if bits_of(value) > bits_of(key):
+        raise InputError(
+            f"KV types: {key}/{value} quantizes keys below values",
+            hint="keys lose more than values: quantize values first, or both alike",
+        )
+    return {"type_k": key, "type_v": value}
+
+
+def bits_of(cache_type: str) -> float:
+    """Bits per value of an upstream cache type; 16 for one that is not known (a fork's)."""
+    return {
+        "f32": 32.0,
+        "q8_0": 8.5,
+        "q5_1": 6.0,
+        "q5_0": 5.5,
+        "q4_1": 5.0,
+        "q4_0": 4.5,
+        "iq4_nl": 4.5,
+    }.get(cache_type, 16.0)
+
+
+def _flag(text: str) -> dict[str, Any]:
+    value = text.lower()
+    if value not in ("on", "off", "auto"):
+        raise InputError(f"flash attention: {clean(text, 40) or 'nothing'} is not one of on, off, auto")
+    return {"flash_attn": value}
+
+
+def _switch(label: str, field: str) -> Callable[[str], dict[str, Any]]:
+    def parse(text: str) -> dict[str, Any]:
+        if text.lower() not in ("on", "off"):
+            raise InputError(f"{label}: {clean(text, 40) or 'nothing'} is not one of on, off")
+        return {field: text.lower() == "on"}
+
+    return parse
+
+
+def _gpu_layers(text: str) -> dict[str, Any]:
+    return {"n_gpu_layers": 999} if text == "all" else _count("GPU layers", "n_gpu_layers", 0, 999)(text)
+
+
+def _halves(n: int, low: int) -> tuple[str, ...]:
+    steps = (n // 4, n // 2, n * 2)
+    return tuple(str(s) for s in steps if s >= low)
+
+
+VARIABLES: tuple[Variable, ...] = (
+    Variable(
+        "context",
+        "-c",
+        "context",
+        "tokens of KV cache to allocate",
+        ("n_ctx",),
+        lambda c: str(c.n_ctx),
+        _count("context", "n_ctx", 256, 1 << 24),
+        lambda c: _halves(c.n_ctx, 256),
+    ),
+    Variable(
+        "kv-types",
+        "-ctk/-ctv",
+        "KV types",
+        "cache types of keys and values",
+        ("type_k", "type_v"),
+        lambda c: c.kv_types,
+        _kv_pair,
+        lambda c: ("f16/f16", "q8_0/q8_0", "q8_0/q4_0", "q4_0/q4_0"),
+    ),
+    Variable(
+        "micro-batch",
+        "-ub",
+        "micro-batch",
+        "tokens of one prefill graph: sets the compute buffer",
+        ("n_ubatch",),
+        lambda c: str(c.n_ubatch),
+        _count("micro-batch", "n_ubatch", 16, 1 << 16),
+        lambda c: _halves(c.n_ubatch, 32),
+    ),
+    Variable(
+        "batch",
+        "-b",
+        "batch",
+        "tokens of one logical batch",
+        ("n_batch",),
+        lambda c: str(c.n_batch),
+        _count("batch", "n_batch", 16, 1 << 16),
+        lambda c: _halves(c.n_batch, 32),
+    ),
+    Variable(
+        "slots",
+        "-np",
+        "parallel slots",
+        "sequences served at the same time; they divide the context",
+        ("n_parallel",),
+        lambda c: str(c.n_parallel),
+        _count("parallel slots", "n_parallel", 1, 256),
+        lambda c: ("1", "2", "4"),
+    ),
+    Variable(
+        "unified",
+        "-kvu",
+        "unified KV",
+        "one pool for all slots instead of a share each",
+        ("kv_unified",),
+        lambda c: "on" if c.kv_unified else "off",
+        _switch("unified KV", "kv_unified"),
+        lambda c: ("on", "off"),
+    ),
+    Variable(
+        "flash-attention",
+        "-fa",
+        "flash attention",
+        "fused attention; quantized values need it",
+        ("flash_attn",),
+        lambda c: c.flash_attn,
+        _flag,
+        lambda c: ("on", "off", "auto"),
+    ),
+    Variable(
+        "gpu-layers",
+        "-ngl",
+        "layers on GPU",
+        "layers whose weights and KV are on the GPU",
+        ("n_gpu_layers",),
+        lambda c: "all" if c.n_gpu_layers in (None, 999) else str(c.n_gpu_layers),
+        _gpu_layers,
+        lambda c: ("all", "0"),
+    ),
+    Variable(
+        "swa-full",
+        "--swa-full",
+        "full-size SWA cache",
+        "sliding-window layers keep the whole context",
+        ("swa_full",),
+        lambda c: "on" if c.swa_full else "off",
+        _switch("full-size SWA cache", "swa_full"),
+        lambda c: ("on", "off"),
+    ),
+)
+
+BY_NAME: dict[str, Variable] = {v.name: v for v in VARIABLES}
+
+
+def changed(before: RunConfig, after: RunConfig) -> tuple[Variable, ...]:
+    """The variables in which two configurations differ in what they ask."""
+    return tuple(v for v in VARIABLES if v.value(before) != v.value(after))
