@@ -56,10 +56,12 @@ class ContextFacts:
     """One `llama_context` as it was really created. `lines` maps a field's name to the line that proves it.
 
     `flash_attn` is the outcome (`enabled`, `disabled`, None: unproven), `flash_attn_requested` what the engine
-    printed as the request. `graph_splits` are those of the prompt-processing graph, where printed.
+    printed as the request. `graph_splits` are those of the prompt-processing graph, where printed. `launch`
+    counts the engine starts in one log from 1: a log that was appended to holds several.
     """
 
     role: str = "main"
+    launch: int = 1
     n_ctx: int | None = None
     n_ctx_seq: int | None = None
     n_seq_max: int | None = None
@@ -148,5 +150,6 @@ class EngineFacts:
 
     @property
     def main(self) -> ContextFacts | None:
-        """The context that serves requests (not a draft or MTP one)."""
-        return next((c for c in self.contexts if c.role == "main"), None)
+        """The context that serves requests (not a draft or MTP one) in the newest launch that made one."""
+        mains = [c for c in self.contexts if c.role == "main"]
+        return next((c for c in mains if c.launch == mains[-1].launch), None)

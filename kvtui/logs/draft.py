@@ -1,0 +1,225 @@
+"""The facts while they are being collected: mutable, bounded, frozen into EngineFacts on demand."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from kvtui.logs.facts import (
+    BufferFacts,
+    CacheFacts,
+    ContextFacts,
+    DeviceFacts,
+    EngineFacts,
+    EngineName,
+    FailureFacts,
+    FailurePhase,
+    Outcome,
+    SlotFacts,
+)
+
+MAX_KEPT = 64
+"""Contexts, failures, devices and notes of one kind that are kept: a log that restarts for ever stays bounded."""
+
+Stage = Literal["startup", "fit", "weights", "context", "kv", "recurrent", "compute", "mmproj", "ready"]
+
+_CONTEXT_FIELDS = frozenset(f.name for f in fields(ContextFacts))
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something the engine said that is no fact of its own but evidence for a finding."""
+
+    kind: str
+    line: int
+    values: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class ContextDraft:
+    """One context in the making: `line` is where it began, `dry_run` that it only measured memory."""
+
+    role: str
+    launch: int
+    line: int
+    dry_run: bool = False
+    values: dict[str, Any] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    caches: list[CacheFacts] = field(default_factory=list)
+    kv_buffers: list[BufferFacts] = field(default_factory=list)
+    rs_buffers: list[BufferFacts] = field(default_factory=list)
+    compute: dict[str, BufferFacts] = field(default_factory=dict)
+    output: dict[str, BufferFacts] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """True for a context of which nothing but its beginning was seen."""
+        return not (self.values or self.caches or self.kv_buffers or self.rs_buffers or self.compute)
+
+    @property
+    def only_pretends(self) -> bool:
+        """True for a probe that computed sizes without allocating: caches of some MiB in buffers of 0.00 MiB."""
+        sized = any((c.size_mib or 0) >= 0.02 for c in self.caches)
+        return sized and bool(self.kv_buffers) and all(b.mib == 0 for b in self.kv_buffers)
+
+    def freeze(self) -> ContextFacts:
+        known = {k: v for k, v in self.values.items() if k in _CONTEXT_FIELDS}
+        return ContextFacts(
+            role=self.role,
+            launch=self.launch,
+            caches=tuple(self.caches),
+            kv_buffers=tuple(self.kv_buffers),
+            rs_buffers=tuple(self.rs_buffers),
+            compute_buffers=tuple(self.compute.values()),
+            output_buffers=tuple(self.output.values()),
+            lines=dict(self.lines),
+            **known,
+        )
+
+
+class Draft:
+    """All that the lines read so far prove. The dialects write it, `freeze` reads it."""
+
+    def __init__(self) -> None:
+        self.engine: EngineName = "unknown"
+        self.launch = 1
+        self.contexts: deque[ContextDraft] = deque(maxlen=MAX_KEPT)
+        self.texts: dict[int, str] = {}
+        self.n_lines = 0
+        self.engine_lines = 0
+        self._at = (0, "")
+        self._reset_launch()
+
+    def _reset_launch(self) -> None:
+        self.build: str | None = None
+        self.commit: str | None = None
+        self.compiler: str | None = None
+        self.system_info: str | None = None
+        self.outcome: Outcome = "unknown"
+        self.requested: dict[str, Any] = {}
+        self.devices: dict[str, DeviceFacts] = {}
+        self.model_buffers: list[BufferFacts] = []
+        self.offloaded: tuple[int, int] | None = None
+        self.slots = SlotFacts()
+        self.actual: dict[str, Any] = {}
+        self.failures: deque[FailureFacts] = deque(maxlen=MAX_KEPT)
+        self.notes: dict[str, deque[Note]] = {}
+        self.lines: dict[str, int] = {}
+        self.stage: Stage = "startup"
+        self.memory: dict[str, Any] = {}
+        self.next_role = "main"
+
+    def new_launch(self) -> None:
+        """The engine starts again in the same log: its contexts stay, all that a launch has once begins anew."""
+        self.launch += 1
+        self._reset_launch()
+
+    def at(self, number: int, text: str) -> None:
+        """The line that is being read."""
+        self._at = (number, text)
+
+    def here(self) -> int:
+        """The number of the line being read, whose text is kept because it proves something."""
+        number, text = self._at
+        self.texts[number] = text
+        if len(self.texts) > 64 * MAX_KEPT:
+            self._forget_texts()
+        return number
+
+    @property
+    def text(self) -> str:
+        """The line being read."""
+        return self._at[1]
+
+    def fact(self, name: str, value: object) -> None:
+        """A top-level fact, proven by the line being read."""
+        setattr(self, name, value)
+        self.lines[name] = self.here()
+
+    def note(self, kind: str, *values: str) -> None:
+        """Evidence for a finding: the newest lines of a kind are kept."""
+        kept = self.notes.setdefault(kind, deque(maxlen=MAX_KEPT))
+        kept.append(Note(kind, self.here(), values))
+
+    def fail(
+        self, phase: FailurePhase, kind: Literal["oom", "refused", "crash", "other"], **more: Any
+    ) -> None:
+        """A failure, proven by the line being read."""
+        self.failures.append(FailureFacts(phase, kind, self.text.strip(), self.here(), **more))
+
+    def end(self, outcome: Outcome) -> None:
+        """The launch became ready or failed."""
+        if self.outcome != outcome:
+            self.fact("outcome", outcome)
+
+    @property
+    def has_begun(self) -> bool:
+        """True when this launch has shown anything that a second start would overwrite."""
+        return bool(
+            self.model_buffers
+            or self.failures
+            or self.outcome != "unknown"
+            or self.offloaded
+            or any(c.launch == self.launch for c in self.contexts)
+        )
+
+    def open_context(self) -> ContextDraft:
+        """A new context begins at the line being read."""
+        context = ContextDraft(self.next_role, self.launch, self.here(), dry_run=self.stage == "fit")
+        self.contexts.append(context)
+        if not context.dry_run:
+            self.next_role = "main"
+            self.stage = "context"
+        return context
+
+    @property
+    def context(self) -> ContextDraft | None:
+        """The context that the lines being read belong to."""
+        last = self.contexts[-1] if self.contexts else None
+        return last if last is not None and last.launch == self.launch else None
+
+    def need_context(self) -> ContextDraft:
+        """The current context, or a new one where the log begins in the middle."""
+        return self.context or self.open_context()
+
+    def set_value(self, context: ContextDraft, name: str, value: object) -> None:
+        context.values[name] = value
+        context.lines[name] = self.here()
+
+    def real_contexts(self) -> list[ContextDraft]:
+        """All contexts but dry runs and those of which nothing is known."""
+        return [c for c in self.contexts if not (c.dry_run or c.only_pretends or c.is_empty)]
+
+    def _forget_texts(self) -> None:
+        used = set(self.lines.values()) | {n.line for kept in self.notes.values() for n in kept}
+        used |= {f.line for f in self.failures if f.line} | {b.line for b in self.model_buffers if b.line}
+        used |= {d.line for d in self.devices.values() if d.line} | {self.slots.line or 0}
+        for c in self.contexts:
+            used |= set(c.lines.values()) | {c.line} | {x.line for x in c.caches if x.line}
+            for buffers in (c.kv_buffers, c.rs_buffers, c.compute.values(), c.output.values()):
+                used |= {b.line for b in buffers if b.line}
+        self.texts = {n: t for n, t in self.texts.items() if n in used or n == self._at[0]}
+
+    def freeze(self) -> EngineFacts:
+        """The facts as they stand; findings are added by the caller."""
+        slots = self.slots
+        return EngineFacts(
+            engine=self.engine,
+            build=self.build,
+            commit=self.commit,
+            compiler=self.compiler,
+            outcome=self.outcome,
+            requested=dict(self.requested),
+            devices=tuple(self.devices.values()),
+            contexts=tuple(c.freeze() for c in self.real_contexts()),
+            slots=slots if slots != SlotFacts() else None,
+            model_buffers=tuple(self.model_buffers),
+            offloaded=self.offloaded,
+            actual=dict(self.actual) or None,
+            failures=tuple(self.failures),
+            system_info=self.system_info,
+            n_lines=self.n_lines,
+            lines=dict(self.lines),
+            texts=dict(self.texts),
+        )

@@ -1,0 +1,40 @@
+"""A dialect is a table of rules: a literal that must be in the line, a pattern, and what the match proves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kvtui.logs.draft import Draft
+
+Action = Callable[[Draft, re.Match[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`needle` is what makes skipping a line cheap; `action` runs on the first match of `pattern`."""
+
+    needle: str
+    pattern: re.Pattern[str]
+    action: Action
+
+
+def rule(needle: str, pattern: str, action: Action) -> Rule:
+    """A rule from the text of its pattern; an empty pattern means the needle alone decides."""
+    return Rule(needle, re.compile(pattern or re.escape(needle)), action)
+
+
+def apply(rules: Sequence[Rule], draft: Draft, text: str) -> bool:
+    """Run every rule that matches `text`; True when one did."""
+    hit = False
+    for r in rules:
+        if r.needle in text and (match := r.pattern.search(text)):
+            r.action(draft, match)
+            hit = True
+    return hit
+
+
+def number(text: str) -> float:
+    """A decimal as engines print it, with a point or (by locale) a comma."""
+    return float(text.replace(",", "."))
