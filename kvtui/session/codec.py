@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -11,6 +12,10 @@ import msgspec
 from kvtui.core.errors import SessionError
 from kvtui.core.text import clean
 from kvtui.session.events import EVENT_TYPES, SCHEMA, Event
+
+
+class Unparsable(SessionError):
+    """A line that is not even JSON."""
 
 
 def _tag(cls: type[Event]) -> str:
@@ -31,25 +36,50 @@ def from_builtins(value: Any, kind: Any) -> Any:
 
 
 def encode(event: Event) -> bytes:
-    """One event as one line, newline included; pure ASCII, so a torn write cannot split a character."""
+    """One event as one line of strict JSON, newline included; pure ASCII, so a torn write cannot split a character.
+
+    Numbers that JSON has no word for are written as `"NaN"`, `"Infinity"` and `"-Infinity"`. Raises SessionError
+    for an event that could not be read back, so that no such line ever gets into a session.
+    """
     fields = to_builtins(event)
     document = {"v": SCHEMA, "type": _tag(type(event)), **fields}
-    return json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+    try:
+        line = _dumps(document)
+    except ValueError:
+        line = _dumps(_finite(document))
+    decode(line)
+    return line
+
+
+def _dumps(document: Any) -> bytes:
+    text = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.encode() + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def decode(line: bytes) -> Event | None:
     """The event on one line, None for a type this version does not know.
 
-    Raises SessionError when the line is not an event or is from a newer schema.
+    Raises Unparsable when the line is not JSON (which a write that was cut short leaves behind), any other
+    SessionError when it is JSON but not an event, or from a newer schema.
     """
     try:
         document = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise SessionError(f"not an event: {clean(str(error), 120)}") from error
+        raise Unparsable(f"not an event: {clean(str(error), 120)}") from error
     if not isinstance(document, dict) or not isinstance(document.get("type"), str):
         raise SessionError("not an event: no type")
     version = document.pop("v", None)
-    if not isinstance(version, int) or version > SCHEMA:
+    if type(version) is not int or version < 1:
+        raise SessionError("not an event: no schema version")
+    if version > SCHEMA:
         raise SessionError(
             f"written by a newer kvtui (schema {clean(str(version), 20)}, this one reads up to {SCHEMA})",
             hint="update kvtui to read it",
@@ -59,7 +89,7 @@ def decode(line: bytes) -> Event | None:
         return None
     try:
         event = from_builtins(document, cls)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, ValueError, RecursionError) as error:
         raise SessionError(f"damaged {_tag(cls)} event: {clean(str(error), 160)}") from error
     assert isinstance(event, Event)
     return event

@@ -95,7 +95,8 @@ class Decided(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(Event):
-    """A run is about to be launched. `purpose` names what it is for (see kvtui.procedure.steps)."""
+    """A run is about to be launched. `purpose` names what it is for (see kvtui.procedure.steps), `subject` the very
+    thing it tries (`stage:32768`), by which a skip or a repeat finds it again."""
 
     run: int
     step: int
@@ -108,6 +109,7 @@ class RunStarted(Event):
     forecast: Forecast | None = None
     seed: int = 0
     temperature: float = 0.0
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)

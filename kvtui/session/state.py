@@ -62,6 +62,7 @@ class RunRecord:
     interrupted: bool = False
     seed: int = 0
     temperature: float = 0.0
+    subject: str = ""
 
     @property
     def counts(self) -> bool:
@@ -93,6 +94,7 @@ class SessionState:
     finished_at: str | None = None
     wall_s: float = 0.0
     own_cpu_s: float = 0.0
+    notes: tuple[str, ...] = ()
     resumed: int = 0
     torn: bool = False
 
@@ -117,8 +119,8 @@ class SessionState:
         return tuple(r for r in self.runs if r.step == step and r.outcome in ("ok", "failed", "void"))
 
     def run(self, number: int) -> RunRecord | None:
-        """The run with that number."""
-        return next((r for r in self.runs if r.number == number), None)
+        """The run with that number; the latest, should one have been repeated under its number."""
+        return next((r for r in reversed(self.runs) if r.number == number), None)
 
 
 def fold(events: Iterable[ev.Event], *, torn: bool = False) -> SessionState:
@@ -134,7 +136,8 @@ def fold(events: Iterable[ev.Event], *, torn: bool = False) -> SessionState:
 
 
 def _edit(state: SessionState, number: int, **changes: object) -> SessionState:
-    runs = tuple(replace(r, **changes) if r.number == number else r for r in state.runs)  # type: ignore[arg-type]
+    target = state.run(number)
+    runs = tuple(replace(r, **changes) if r is target else r for r in state.runs)  # type: ignore[arg-type]
     return replace(state, runs=runs)
 
 
@@ -185,6 +188,7 @@ def _(event: ev.RunStarted, state: SessionState) -> SessionState:
         forecast=event.forecast,
         seed=event.seed,
         temperature=event.temperature,
+        subject=event.subject,
     )
     earlier = tuple(replace(r, interrupted=True) if r.outcome is None else r for r in state.runs)
     return replace(state, runs=(*earlier, run))
@@ -260,4 +264,5 @@ def _(event: ev.SessionFinished, state: SessionState) -> SessionState:
         finished_at=event.at,
         wall_s=event.wall_s,
         own_cpu_s=event.own_cpu_s,
+        notes=event.notes,
     )

@@ -1,7 +1,8 @@
 """One folder per session: `events.jsonl`, a lock, the engines' raw logs, reports.
 
-An event is written, flushed and synced before anybody is told of it. A torn last line (the process was killed
-while writing) is cut off when the session is opened again; it is the only line that may be damaged.
+An event is written and synced before anybody is told of it. A torn last line (the process was killed while
+writing: no line break, or no JSON) is cut off when the session is opened again; it is the only line that may be
+damaged. A sound last line that this version cannot read is never cut off.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import rmtree
 from types import TracebackType
 
 from kvtui.core.errors import SessionError
 from kvtui.core.text import clean
-from kvtui.session.codec import decode, encode
+from kvtui.session.codec import Unparsable, decode, encode
 from kvtui.session.events import Event, SessionStarted
 from kvtui.session.state import SessionState, apply, fold
 
@@ -56,17 +58,21 @@ def read_events(path: Path) -> tuple[list[Event], bool, int]:
         raise SessionError(f"{path}: {error.strerror}") from error
     events: list[Event] = []
     good = 0
-    lines = data.splitlines(keepends=True)
+    lines = data.split(b"\n")
+    tail = lines.pop()
+    if tail:
+        lines.append(tail)
     for number, line in enumerate(lines, 1):
+        last = number == len(lines)
         try:
-            if not line.endswith(b"\n"):
-                raise SessionError("cut off")
+            if last and tail:
+                raise Unparsable("cut off")
             event = decode(line)
         except SessionError as error:
-            if number == len(lines) and number > 1:
+            if last and number > 1 and isinstance(error, Unparsable):
                 return events, True, good
             raise SessionError(f"{path}: line {number}: {error.what}", hint=error.hint) from error
-        good += len(line)
+        good += len(line) + 1
         if event is not None:
             events.append(event)
     return events, False, good
@@ -84,9 +90,8 @@ def find(name: str, root: Path | None = None) -> Path:
     Raises SessionError when there is none or more than one.
     """
     root = root or sessions_dir()
-    as_path = Path(name)
-    if (as_path / EVENTS).is_file():
-        return as_path
+    if name and _is_session(Path(name)):
+        return Path(name)
     folders = list_folders(root)
     if name == "last" and folders:
         return folders[-1]
@@ -104,11 +109,17 @@ def find(name: str, root: Path | None = None) -> Path:
 
 def list_folders(root: Path | None = None) -> list[Path]:
     """All session folders, oldest first."""
-    root = root or sessions_dir()
     try:
-        return sorted(p for p in root.iterdir() if (p / EVENTS).is_file())
+        return sorted(p for p in (root or sessions_dir()).iterdir() if _is_session(p))
     except OSError:
         return []
+
+
+def _is_session(folder: Path) -> bool:
+    try:
+        return (folder / EVENTS).is_file()
+    except OSError:
+        return False
 
 
 class SessionStore:
@@ -119,54 +130,72 @@ class SessionStore:
         self.state = state
         self._descriptor = descriptor
         self._lock = lock
+        self._end = os.fstat(descriptor).st_size
 
     @classmethod
     def create(cls, started: SessionStarted, root: Path | None = None) -> SessionStore:
-        """A new session folder with its first event. Raises SessionError (no space, no permission)."""
-        folder = (root or sessions_dir()) / started.session
+        """A new session folder with its first event. Raises SessionError (no space, no permission) and leaves
+        nothing behind then."""
+        root = root or sessions_dir()
+        folder = root / started.session
+        line = encode(started)
         try:
-            (folder / "logs").mkdir(parents=True, mode=0o700)
-            lock = _take_lock(folder)
-            descriptor = os.open(folder / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-            _write(descriptor, encode(started))
-            _sync_folder(folder)
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.mkdir(mode=0o700)
         except OSError as error:
-            raise SessionError(
-                f"{folder}: cannot write the session: {error.strerror}",
-                hint="set KVTUI_DATA_DIR to a folder with space",
-            ) from error
-        return cls(folder, descriptor, lock, SessionState(started))
+            raise _no_session(folder, error) from error
+        opened: list[int] = []
+        try:
+            (folder / "logs").mkdir(mode=0o700)
+            opened.append(_take_lock(folder))
+            opened.append(os.open(folder / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600))
+            _write(opened[1], line)
+            _sync_folder(folder)
+            _sync_folder(root)
+        except (OSError, SessionError) as error:
+            for descriptor in opened:
+                os.close(descriptor)
+            rmtree(folder, ignore_errors=True)
+            raise _no_session(folder, error) from error
+        return cls(folder, opened[1], opened[0], SessionState(started))
 
     @classmethod
     def open(cls, folder: Path) -> SessionStore:
         """An existing session, to go on with it. Cuts off a torn last line. Raises SessionError."""
-        lock = _take_lock(folder)
+        opened = [_take_lock(folder)]
         try:
             events, torn, good = read_events(folder / EVENTS)
             state = fold(events, torn=torn)
-            descriptor = os.open(folder / EVENTS, os.O_WRONLY | os.O_APPEND)
+            opened.append(os.open(folder / EVENTS, os.O_WRONLY | os.O_APPEND))
             if torn:
-                os.ftruncate(descriptor, good)
-        except OSError as error:
-            os.close(lock)
+                os.ftruncate(opened[1], good)
+        except (OSError, SessionError) as error:
+            for descriptor in opened:
+                os.close(descriptor)
+            if isinstance(error, SessionError):
+                raise
             raise SessionError(f"{folder}: cannot write the session: {error.strerror}") from error
-        except SessionError:
-            os.close(lock)
-            raise
-        return cls(folder, descriptor, lock, state)
+        return cls(folder, opened[1], opened[0], state)
 
     def append(self, event: Event) -> SessionState:
-        """Record one event; it is on disk when this returns the new state. Raises SessionError."""
-        before = os.fstat(self._descriptor).st_size
+        """Record one event; it is on disk when this returns the new state.
+
+        Raises SessionError when it cannot be written; then neither the file nor the state has it.
+        """
+        line = encode(event)
         try:
-            _write(self._descriptor, encode(event))
+            if os.fstat(self._descriptor).st_size != self._end:
+                # An earlier append was interrupted half-way: what it left was never told to anybody.
+                os.ftruncate(self._descriptor, self._end)
+            _write(self._descriptor, line)
         except OSError as error:
             with suppress(OSError):
-                os.ftruncate(self._descriptor, before)
+                os.ftruncate(self._descriptor, self._end)
             raise SessionError(
                 f"{self.folder}: cannot write the session: {error.strerror}",
                 hint="what is recorded so far is safe; make space and run `kvtui` to resume",
             ) from error
+        self._end += len(line)
         self.state = apply(event, self.state)
         return self.state
 
@@ -196,11 +225,17 @@ class SessionStore:
 
 
 def is_locked(folder: Path) -> bool:
-    """True while another process writes this session."""
+    """True while another process writes this session. Never writes, so it also works in a read-only folder."""
     try:
-        os.close(_take_lock(folder))
-    except SessionError:
+        lock = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
         return True
+    finally:
+        os.close(lock)
     return False
 
 
@@ -213,6 +248,13 @@ def unfinished(root: Path | None = None) -> Iterator[tuple[Path, SessionState]]:
             continue
         if state.verdict is None and not is_locked(folder):
             yield folder, state
+
+
+def _no_session(folder: Path, error: OSError | SessionError) -> SessionError:
+    reason = error.strerror if isinstance(error, OSError) else error.what
+    return SessionError(
+        f"{folder}: cannot write the session: {reason}", hint="set KVTUI_DATA_DIR to a folder with space"
+    )
 
 
 def _take_lock(folder: Path) -> int:

@@ -1,0 +1,256 @@
+"""One run from launch to judgement: the engine started, asked, measured and ended, all of it recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from threading import Event as Flag
+from typing import TYPE_CHECKING
+
+from kvtui.core.errors import Cancelled, KvtuiError
+from kvtui.engines.base import Engine, Running, StartProgress
+from kvtui.gpu.sampler import Sampler
+from kvtui.gpu.samples import MemoryRecord
+from kvtui.gpu.source import open_source
+from kvtui.logs.facts import EngineFacts
+from kvtui.probes.asking import Completion
+from kvtui.procedure.judge import judge
+from kvtui.procedure.live import Observer
+from kvtui.procedure.probing import probe
+from kvtui.procedure.progress import ProgressMeter
+from kvtui.procedure.situation import SHOWN_PORT, Launch, Situation
+from kvtui.session import events as ev
+from kvtui.session.store import SessionStore, now
+
+if TYPE_CHECKING:
+    from kvtui.engines.client import EngineClient
+
+READY_TIMEOUT_S = 1800.0
+BASELINE_S = 0.4
+IDLE_S = 0.4
+WARM_UP_TOKENS = 4
+
+
+class Timed:
+    """An engine client that tells the sampler the phase and adds up the time spent inside the engine."""
+
+    def __init__(self, client: EngineClient, sampler: Sampler, cancel: Flag) -> None:
+        self._client = client
+        self._sampler = sampler
+        self._cancel = cancel
+        self.engine_s = 0.0
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Token ids by the engine's own tokenizer."""
+        return self._client.tokenize(text, add_special=add_special, parse_special=parse_special)
+
+    def apply_template(self, messages: list[dict[str, str]]) -> str:
+        """The prompt by the model's own chat template."""
+        return self._client.apply_template(messages)
+
+    def complete(
+        self,
+        prompt: list[int],
+        n_predict: int,
+        *,
+        cache_prompt: bool,
+        ignore_eos: bool = False,
+        stop: tuple[str, ...] = (),
+        on_progress: Callable[[int, int, float], None] | None = None,
+        cancel: Flag | None = None,
+    ) -> Completion:
+        """One request; the sampler's phase is `prefill` until the first token, then `decode`."""
+        first = True
+
+        def on_token(*_: object) -> None:
+            nonlocal first
+            if first:
+                first = False
+                self._sampler.phase("decode")
+
+        self._sampler.phase("prefill")
+        try:
+            answer = self._client.complete(
+                prompt,
+                n_predict,
+                cache_prompt=cache_prompt,
+                ignore_eos=ignore_eos,
+                stop=stop,
+                on_progress=on_progress,
+                on_token=on_token,
+                cancel=cancel or self._cancel,
+            )
+        finally:
+            self._sampler.phase("idle")
+        self.engine_s += answer.timing.prompt_s + answer.timing.decode_s
+        return answer
+
+
+@dataclass
+class Execution:
+    """One run in progress. `execute` may be called once."""
+
+    sit: Situation
+    store: SessionStore
+    engine: Engine
+    observer: Observer
+    cancel: Flag
+    launch: Launch
+    number: int
+    _engine_s: float = 0.0
+    _began: float = field(default_factory=time.monotonic)
+
+    def execute(self) -> None:
+        """Run it and record its end, whatever the end is.
+
+        Raises Cancelled after recording the run as cancelled, SessionError when nothing can be recorded.
+        """
+        self._record_start()
+        with ExitStack() as stack:
+            source = open_source(None)
+            stack.callback(source.close)
+            sampler = Sampler(source, on_sample=self.observer.sample)
+            sampler.start()
+            stack.callback(sampler.stop)
+            error, running = self._work(sampler)
+            facts = running.facts() if running is not None else EngineFacts()
+            exit_code = running.exit_code() if running is not None else None
+            memory = sampler.record()
+        self._record_end(error, facts, memory, exit_code)
+        if isinstance(error, Cancelled):
+            raise error
+
+    def _work(self, sampler: Sampler) -> tuple[KvtuiError | Cancelled | None, Running | None]:
+        """Launch, ask, stop. The engine has ended when this returns."""
+        running: Running | None = None
+        try:
+            self._pause(BASELINE_S)
+            sampler.phase("load")
+            running = self.engine.launch(
+                self.launch.config, self.store.log_path(self.number), self.observer.log
+            )
+            sampler.set_engine(running.pid)
+            self._tell(
+                ev.EngineLaunched(now(), self.number, running.pid, _started(running.pid), running.base_url)
+            )
+            self._ask(running, sampler)
+        except (KvtuiError, Cancelled) as error:
+            from kvtui.core.errors import SessionError
+
+            if isinstance(error, SessionError):
+                raise
+            return error, running
+        finally:
+            if running is not None:
+                running.stop()
+        return None, running
+
+    def _ask(self, running: Running, sampler: Sampler) -> None:
+        meter = ProgressMeter(self.launch.step, self.number, jobs_of(self.launch), self.observer.progress)
+        load_s = running.wait_ready(READY_TIMEOUT_S, self.cancel, lambda p: meter.say(_loading(p)))
+        self._engine_s += load_s
+        from kvtui.engines.client import EngineClient
+
+        with EngineClient(running.base_url) as client:
+            asking = Timed(client, sampler, self.cancel)
+            meter.say("warm-up")
+            self._warm_up(client, sampler)
+            self._tell(ev.EngineReady(now(), self.number, load_s, running.facts()))
+            try:
+                probe(self.sit, self.launch, self.number, asking, running, meter, self._tell, self.cancel)
+            finally:
+                self._engine_s += asking.engine_s
+            self._pause(IDLE_S)
+
+    def _warm_up(self, client: EngineClient, sampler: Sampler) -> None:
+        """The first request allocates what the load did not (graphs, workspaces); it is measured apart."""
+        sampler.phase("warm-up")
+        prompt = client.tokenize(
+            "The first request warms the engine up.", add_special=True, parse_special=False
+        )
+        answer = client.complete(
+            prompt, WARM_UP_TOKENS, cache_prompt=False, ignore_eos=True, cancel=self.cancel
+        )
+        self._engine_s += answer.timing.prompt_s + answer.timing.decode_s
+        sampler.phase("idle")
+
+    def _pause(self, seconds: float) -> None:
+        if self.cancel.wait(seconds):
+            raise Cancelled
+
+    def _tell(self, event: ev.Event) -> None:
+        self.observer.event(event, self.store.append(event))
+
+    def _record_start(self) -> None:
+        command = self.engine.command(self.launch.config, SHOWN_PORT)
+        self._tell(
+            ev.RunStarted(
+                at=now(),
+                run=self.number,
+                step=self.launch.step,
+                purpose=self.launch.purpose,
+                subject=self.launch.subject,
+                config=self.launch.config,
+                argv=command.argv,
+                env=command.env,
+                change=self.launch.change,
+                missing=command.missing,
+                forecast=self.sit.oracle.forecast(self.sit.state, self.launch.config),
+            )
+        )
+
+    def _record_end(
+        self,
+        error: KvtuiError | Cancelled | None,
+        facts: EngineFacts,
+        memory: MemoryRecord,
+        exit_code: int | None,
+    ) -> None:
+        wall = time.monotonic() - self._began
+        finished = ev.RunFinished(
+            now(),
+            self.number,
+            "cancelled",
+            "stopped by the operator",
+            facts,
+            exit_code=exit_code,
+            memory=memory,
+            wall_s=wall,
+            engine_s=self._engine_s,
+        )
+        if not isinstance(error, Cancelled):
+            finished = self._judged(finished, error)
+        self._tell(finished)
+
+    def _judged(self, finished: ev.RunFinished, error: KvtuiError | None) -> ev.RunFinished:
+        from dataclasses import replace
+
+        state = self.store.state
+        run = state.run(self.number)
+        assert run is not None
+        result = judge(state, replace(run, facts=finished.facts, memory=finished.memory), error)
+        return replace(
+            finished,
+            outcome=result.outcome,
+            reason=result.reason,
+            failure=result.failure,
+            findings=result.findings,
+        )
+
+
+def jobs_of(launch: Launch) -> int:
+    """How many probes a run has, for its overall progress."""
+    plan = launch.probes
+    return sum((plan.speed is not None, plan.deep is not None, bool(plan.tasks), plan.concurrency > 0))
+
+
+def _loading(progress: StartProgress) -> str:
+    return f"loading: {progress.stage}, {progress.seconds:.0f} s"
+
+
+def _started(pid: int) -> float:
+    from kvtui.gpu.host import process_started
+
+    return process_started(pid) or 0.0

@@ -1,0 +1,160 @@
+"""What a finished run is worth: does it count, why not, and what the operator should know about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvtui.core.errors import EngineGone, KvtuiError, RequestError, StartError
+from kvtui.core.findings import Evidence, Finding
+from kvtui.core.units import MIB, mib, signed_size
+from kvtui.logs.facts import EngineFacts, FailureFacts
+from kvtui.procedure.checks import setting_checks
+from kvtui.procedure.compare import hidden_moves
+from kvtui.session.records import FailureKind, RunOutcome, SettingCheck
+from kvtui.session.state import RunRecord, SessionState
+
+_TYPES = ("K cache type", "V cache type")
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The outcome to record, with its reason and findings."""
+
+    outcome: RunOutcome
+    reason: str
+    failure: FailureKind | None
+    findings: tuple[Finding, ...]
+
+
+def judge(state: SessionState, run: RunRecord, error: KvtuiError | None) -> Judgement:
+    """`run` holds everything but its outcome; `error` is what ended it early."""
+    if error is not None:
+        failure = failure_kind(run.facts, error)
+        return Judgement("failed", _reason(run.facts, error, failure), failure, run.facts.findings)
+    checks = setting_checks(run)
+    findings = (
+        *run.facts.findings,
+        *_differences(run, checks),
+        *_second_variables(state, run),
+        *_forecast(run),
+    )
+    unproven = [c for c in checks if c.setting in _TYPES and c.state == "unproven"]
+    if unproven:
+        return Judgement(
+            "void", "the log does not prove the KV types, so the run does not count", None, findings
+        )
+    wrong = [c for c in checks if c.setting in _TYPES and c.state == "differs"]
+    if wrong:
+        what = "; ".join(f"{c.setting} {c.asked} asked, {c.actual} allocated" for c in wrong)
+        return Judgement("void", f"{what}: the run does not count", None, findings)
+    return Judgement("ok", "", None, findings)
+
+
+def failure_kind(facts: EngineFacts, error: KvtuiError) -> FailureKind:
+    """What failed, by the log first and by the error otherwise."""
+    logged = _decisive(facts)
+    if logged is not None and logged.kind == "oom":
+        kinds: dict[str, FailureKind] = {
+            "weights": "weights-oom",
+            "kv": "kv-oom",
+            "recurrent": "kv-oom",
+            "compute": "compute-oom",
+            "prefill": "prefill-oom",
+            "decode": "prefill-oom",
+        }
+        return kinds.get(logged.phase, "crash")
+    if logged is not None and logged.kind == "refused":
+        return "refused"
+    if isinstance(error, StartError):
+        return "hung" if error.kind == "hung" else "start"
+    if isinstance(error, EngineGone):
+        return "crash"
+    return "request" if isinstance(error, RequestError) else "crash"
+
+
+def _decisive(facts: EngineFacts) -> FailureFacts | None:
+    out_of_memory = [f for f in facts.failures if f.kind == "oom"]
+    rest = [f for f in facts.failures if f.kind == "refused"]
+    return (out_of_memory or rest or [None])[0]
+
+
+def _reason(facts: EngineFacts, error: KvtuiError, failure: FailureKind) -> str:
+    logged = _decisive(facts)
+    if logged is None:
+        return error.what
+    wanted = f" ({mib(logged.wanted_mib * MIB)} wanted)" if logged.wanted_mib else ""
+    words = {
+        "weights-oom": "out of memory while loading the weights",
+        "kv-oom": "out of memory while allocating KV",
+        "compute-oom": "out of memory while allocating the compute buffer",
+        "prefill-oom": "out of memory while processing a prompt",
+    }
+    line = f", log line {logged.line}" if logged.line else ""
+    return f"{words[failure]}{wanted}{line}" if failure in words else f"{logged.text}{line}"
+
+
+def _differences(run: RunRecord, checks: tuple[SettingCheck, ...]) -> list[Finding]:
+    found = []
+    for check in checks:
+        if check.state != "differs":
+            continue
+        slug = check.setting.lower().replace(" ", "-")
+        why = check.note or "the engine allocated something else than it was asked for"
+        text = run.facts.texts.get(check.line, "") if check.line else ""
+        found.append(
+            Finding(
+                id=f"differs-{slug}",
+                severity="warning",
+                title=f"{check.setting}: {check.asked} asked, {check.actual} actual",
+                why=why,
+                evidence=(Evidence(check.line, text),) if check.line else (),
+            )
+        )
+    return found
+
+
+def _second_variables(state: SessionState, run: RunRecord) -> list[Finding]:
+    moves = hidden_moves(state, run)
+    if not moves or run.change is None:
+        return []
+    evidence = tuple(Evidence(None, f"{m.variable}: {m.before} before, {m.after} now") for m in moves)
+    names = ", ".join(m.variable for m in moves)
+    return [
+        Finding(
+            id="second-variable",
+            severity="warning",
+            title=f"More than {run.change.variable} moved: {names}",
+            why=f"a comparison with run {run.change.against_run} cannot tell which of them did what",
+            next=f"pin {moves[0].variable} to {moves[0].before} and repeat",
+            evidence=evidence,
+        )
+    ]
+
+
+def _forecast(run: RunRecord) -> list[Finding]:
+    kv = run.facts.main.kv_mib if run.facts.main else None
+    if run.forecast is None or run.forecast.kv_bytes is None or kv is None or run.facts.main is None:
+        return []
+    rounding = 0.0051 * MIB * max(1, len(run.facts.main.caches))
+    error = kv * MIB - run.forecast.kv_bytes
+    if abs(error) <= rounding:
+        return []
+    exact = run.forecast.exactness == "exact"
+    return [
+        Finding(
+            id="kv-forecast-off",
+            severity="warning" if exact else "info",
+            title=f"KV is {signed_size(error)} off the forecast of {mib(run.forecast.kv_bytes)}",
+            why="the log is what counts; "
+            + (
+                "the model's geometry was thought to be known"
+                if exact
+                else "this geometry is only approximated"
+            ),
+            evidence=(
+                Evidence(
+                    None, f"the log proves {kv:,.2f} MiB, the model file gives {mib(run.forecast.kv_bytes)}"
+                ),
+            ),
+        )
+    ]

@@ -1,0 +1,90 @@
+"""What a configuration will cost, told from the model file before anything is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvtui.core.config import RunConfig
+from kvtui.model.context import ContextPlan, ContextRequest, plan
+from kvtui.model.geometry import Geometry, geometry
+from kvtui.model.header import Header, read_header
+from kvtui.model.weights import place
+from kvtui.session.records import Forecast
+from kvtui.session.state import RunRecord, SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """One model file, ready to be asked."""
+
+    header: Header
+    geometry: Geometry
+
+    @classmethod
+    def read(cls, path: str) -> Oracle:
+        """Read the header of the GGUF file at `path`. Raises ModelFileError."""
+        header = read_header(path)
+        return cls(header, geometry(header))
+
+    def context(self, config: RunConfig) -> ContextPlan:
+        """Context, caches and refusals of `config`."""
+        return plan(self.geometry, request_of(config))
+
+    def weights_bytes(self, config: RunConfig, *, on_gpu: bool) -> int:
+        """Bytes of weights on the GPU for `config`, or all of them where host memory stands in."""
+        if not on_gpu:
+            return self.header.tensor_bytes
+        return place(self.header, config.n_gpu_layers, config.n_cpu_moe).gpu_bytes
+
+    def forecast(self, state: SessionState, config: RunConfig) -> Forecast:
+        """The memory of a run with `config`. The total needs one earlier run that measured what is neither
+        weights nor KV (runtime, compute buffers): the latest with the same micro-batch serves."""
+        expected = self.context(config)
+        weights = self.weights_bytes(config, on_gpu=state.started.device.kind != "host")
+        kv = expected.kv_bytes
+        overhead = runtime_overhead(state, config)
+        total = None if kv is None or overhead is None else weights + kv + overhead
+        return Forecast(
+            kv_bytes=kv,
+            conventional_kv_bytes=expected.conventional_kv_bytes,
+            weights_bytes=weights,
+            total_bytes=total,
+            exactness=self.geometry.exactness,
+        )
+
+
+def request_of(config: RunConfig) -> ContextRequest:
+    """What `config` asks of the context, in the terms of the model file's arithmetic."""
+    return ContextRequest(
+        ctx=config.n_ctx,
+        n_seq_max=config.n_parallel,
+        n_ubatch=config.n_ubatch,
+        n_batch=config.n_batch,
+        kv_unified=config.kv_unified,
+        swa_full=config.swa_full,
+        type_k=config.type_k,
+        type_v=config.type_v,
+        flash_attn=config.flash_attn,
+    )
+
+
+def runtime_overhead(state: SessionState, config: RunConfig) -> int | None:
+    """Bytes that a run held beyond weights and KV (runtime, compute, graphs), measured; None before any run."""
+    for run in reversed(state.runs):
+        same = run.config.n_ubatch == config.n_ubatch and run.config.n_gpu_layers == config.n_gpu_layers
+        measured = measured_overhead(state, run) if same and run.outcome == "ok" else None
+        if measured is not None:
+            return measured
+    return None
+
+
+def measured_overhead(state: SessionState, run: RunRecord) -> int | None:
+    """What `run` held at its highest beyond weights and KV, in bytes."""
+    from kvtui.procedure.memory import log_bytes
+
+    weights, kv, _ = log_bytes(run.facts, state.started.device)
+    highest = run.memory.highest if run.memory else None
+    if weights is None or kv is None or highest is None or highest.engine_bytes is None:
+        return None
+    # Mapped weights that were never touched are not resident, so the rest can come out below zero.
+    return max(0, highest.engine_bytes - weights - kv)

@@ -1,0 +1,149 @@
+"""Step 4: context in stages, up to the first that does not hold."""
+
+from __future__ import annotations
+
+from kvtui.core.config import RunConfig
+from kvtui.core.units import GIB, rate, size, tokens
+from kvtui.procedure.quantized import accepted_types, flash_attention_off
+from kvtui.procedure.situation import Action, Close, ProbePlan, Situation, Skip
+from kvtui.session.state import RunRecord
+
+
+def subject(context: int) -> str:
+    """One stage."""
+    return f"stage:{context}"
+
+
+def stages(sit: Situation) -> tuple[int, ...]:
+    """The planned contexts up to the target, the target included, ascending."""
+    target = sit.plan.target_context
+    planned = {s for s in sit.plan.stages if target is None or s <= target}
+    return tuple(sorted(planned | ({target} if target else set())))
+
+
+def depth_of(sit: Situation, context: int) -> int:
+    """The deepest prompt that leaves room for the answer in a context of that many tokens."""
+    return max(64, context - sit.plan.decode_tokens - 48)
+
+
+def stage_config(sit: Situation, context: int) -> RunConfig:
+    """The configuration of one stage: step 3's types, one sequence."""
+    type_k, type_v = accepted_types(sit)
+    return sit.base(
+        n_ctx=context,
+        type_k=type_k,
+        type_v=type_v,
+        flash_attn="off" if flash_attention_off(sit) else "on",
+        n_parallel=1,
+    )
+
+
+def next_action(sit: Situation) -> Action:
+    """The next stage that was neither run nor skipped, until one does not hold."""
+    left_out = {s.context for s in sit.state.skipped}
+    for context in stages(sit):
+        run = sit.tried(subject(context))
+        if run is not None:
+            if not sit.stable(run).ok:
+                break
+            continue
+        if context in left_out:
+            continue
+        config = stage_config(sit, context)
+        reason = sit.skipped(subject(context))
+        reason = f"skipped by the operator: {reason}" if reason is not None else why_not(sit, config)
+        if reason is not None:
+            return Skip(context, reason)
+        return _propose(sit, config)
+    best = highest_stable(sit)
+    if best is None:
+        return Close(4, "failed", first_trouble_text(sit) or "no stage could be run")
+    return Close(4, "passed", _summary(sit, best))
+
+
+def why_not(sit: Situation, config: RunConfig) -> str | None:
+    """Why a context is not worth launching: beyond what was trained, refused by the engine, or over the budget."""
+    trained = sit.oracle.header.n_ctx_train
+    if trained is not None and config.n_ctx > trained:
+        return f"the model was trained for {trained:,} tokens: cells beyond that are allocated and never used"
+    expected = sit.oracle.context(config)
+    if expected.refused is not None:
+        return f"the engine would refuse it: {expected.refused}"
+    over = over_budget(sit, config)
+    if over is not None:
+        return over
+    return None
+
+
+def over_budget(sit: Situation, config: RunConfig) -> str | None:
+    """The figure by which the forecast misses the budget; None when it fits or cannot be told."""
+    forecast = sit.oracle.forecast(sit.state, config)
+    if forecast.total_bytes is None:
+        return None
+    usable = usable_bytes(sit)
+    if forecast.total_bytes <= usable:
+        return None
+    return f"needs {size(forecast.total_bytes)}, {size(usable)} usable: {size(forecast.total_bytes - usable)} over"
+
+
+def usable_bytes(sit: Situation) -> int:
+    """The card (or host memory) minus what others held before the launch and minus the safety margin."""
+    device = sit.state.started.device
+    measured = [
+        r.memory.baseline_used_bytes for r in sit.state.runs if r.memory and r.memory.baseline_used_bytes
+    ]
+    reserve = max(measured[-1] if measured else 0, round((sit.plan.reserve_gib or 0) * GIB))
+    return device.total_bytes - reserve - round(sit.plan.margin_gib * GIB)
+
+
+def _propose(sit: Situation, config: RunConfig) -> Action:
+    context = config.n_ctx
+    return sit.launch(
+        4,
+        "stage",
+        subject(context),
+        config,
+        ProbePlan(deep=depth_of(sit, context)),
+        title=f"Stage: {tokens(context)} of context",
+        why="one stage after the other: the highest that holds wins, not the highest that started",
+        variable="context",
+        risk="memory grows with every token of context; speed falls with depth",
+    )
+
+
+def climbed(sit: Situation) -> tuple[RunRecord, ...]:
+    """Every run that tried a context of its own: stages, and what step 5 did to the one that failed."""
+    purposes = ("stage", "transient", "concurrency", "operator")
+    return tuple(r for r in sit.state.runs if r.purpose in purposes and r.outcome in ("ok", "failed", "void"))
+
+
+def highest_stable(sit: Situation) -> RunRecord | None:
+    """The run with the largest context that holds; among equals the one with the fewest changes."""
+    stable = [r for r in climbed(sit) if r.outcome == "ok" and sit.stable(r).ok]
+    return max(stable, key=lambda r: (r.config.n_ctx, -r.number), default=None)
+
+
+def first_trouble(sit: Situation) -> RunRecord | None:
+    """The stage at which the climb ended, None when all that were run held."""
+    for context in stages(sit):
+        run = sit.tried(subject(context))
+        if run is not None and not sit.stable(run).ok:
+            return run
+    return None
+
+
+def first_trouble_text(sit: Situation) -> str:
+    """What went wrong there, in words."""
+    run = first_trouble(sit)
+    return f"{tokens(run.config.n_ctx)}: {sit.stable(run).why}" if run is not None else ""
+
+
+def _summary(sit: Situation, best: RunRecord) -> str:
+    text = f"{tokens(best.config.n_ctx)} holds"
+    if best.speeds:
+        text += f" at {rate(best.speeds[-1].decode_tps)}"
+    trouble = first_trouble_text(sit)
+    if trouble:
+        return f"{text}; stopped at {trouble}"
+    skipped = len(sit.state.skipped)
+    return f"{text}; {skipped} stage{'s' if skipped > 1 else ''} skipped" if skipped else text

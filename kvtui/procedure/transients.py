@@ -1,0 +1,228 @@
+"""Step 5: what the failure calls for, one variable at a time; simultaneous requests where they were asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kvtui.core.config import RunConfig
+from kvtui.core.units import signed_size, tokens
+from kvtui.procedure.levers import LEVERS, WILL_NOT_HELP, Cause, Lever, cause_of
+from kvtui.procedure.situation import Action, Close, Launch, ProbePlan, Situation
+from kvtui.procedure.stages import (
+    climbed,
+    depth_of,
+    first_trouble,
+    highest_stable,
+    stage_config,
+    stages,
+    why_not,
+)
+from kvtui.session.state import RunRecord
+
+
+def subject(variable: str, value: str, context: int) -> str:
+    """One variable at one value and context."""
+    return f"{variable}:{value}@{context}"
+
+
+def next_action(sit: Situation) -> Action:
+    """Cure the trouble that ended the climb; without one, requests in parallel and the measured reserve."""
+    pressing = _pressing(sit)
+    if pressing is not None:
+        return _cure(sit, *pressing)
+    best = highest_stable(sit)
+    if best is None:
+        return Close(5, "skipped", "no stage holds, so there is nothing to work on")
+    return _concurrency(sit, best) or _reserve(sit, best) or _nothing_to_do(sit)
+
+
+def trouble_cause(sit: Situation, run: RunRecord) -> Cause:
+    """What a run that does not hold suffers from."""
+    found = sit.stable(run)
+    if found.trouble == "run" or found.trouble is None:
+        return cause_of(run.failure)
+    return found.trouble
+
+
+def _attempts(sit: Situation) -> tuple[RunRecord, ...]:
+    return tuple(r for r in sit.runs("transient") if r.step == 5 and not r.subject.startswith("reserve:"))
+
+
+def _pressing(sit: Situation) -> tuple[RunConfig, Cause, RunRecord | None] | None:
+    """The configuration that does not hold now: the latest attempt of this step, else where step 4 ended."""
+    attempts = _attempts(sit)
+    if attempts:
+        return attempts[-1].config, trouble_cause(sit, attempts[-1]), attempts[-1]
+    trouble = first_trouble(sit)
+    if trouble is not None:
+        return trouble.config, trouble_cause(sit, trouble), trouble
+    for skipped in sit.state.skipped:
+        if skipped.reason.startswith("needs "):
+            return stage_config(sit, skipped.context), "kv", None
+    return None
+
+
+def _cure(sit: Situation, config: RunConfig, cause: Cause, run: RunRecord | None) -> Action:
+    if run is not None and sit.stable(run).ok:
+        return _climb_on(sit, run)
+    for lever in LEVERS:
+        found = _pull(sit, lever, config, cause, run)
+        if found is not None:
+            return found
+    return _give_up(sit, config, cause)
+
+
+def _pull(
+    sit: Situation, lever: Lever, config: RunConfig, cause: Cause, run: RunRecord | None
+) -> Launch | None:
+    if cause not in lever.cures:
+        return None
+    proposed = lever.pull(config)
+    while proposed is not None:
+        name = subject(lever.variable, _value(lever, proposed), proposed.n_ctx)
+        if sit.tried(name) is None and sit.skipped(name) is None and why_not(sit, proposed) is None:
+            return _launch(sit, lever, name, proposed, cause, run)
+        proposed = lever.pull(proposed)
+    return None
+
+
+def _value(lever: Lever, config: RunConfig) -> str:
+    from kvtui.procedure.variables import BY_NAME
+
+    return BY_NAME[lever.variable].value(config)
+
+
+def _launch(
+    sit: Situation, lever: Lever, name: str, config: RunConfig, cause: Cause, run: RunRecord | None
+) -> Launch:
+    tasks = tuple(d for d in sit.plan.baseline_depths if d + 176 <= config.n_ctx) if lever.lossy else ()
+    return sit.launch(
+        5,
+        "transient",
+        name,
+        config,
+        ProbePlan(deep=depth_of(sit, config.n_ctx), tasks=tasks),
+        title=f"{tokens(config.n_ctx)} again with another {_label(lever)}",
+        why=lever.why,
+        variable=lever.variable,
+        risk=lever.risk,
+        not_this=WILL_NOT_HELP[cause],
+        against=run,
+    )
+
+
+def _label(lever: Lever) -> str:
+    from kvtui.procedure.variables import BY_NAME
+
+    return BY_NAME[lever.variable].label
+
+
+def _climb_on(sit: Situation, run: RunRecord) -> Action:
+    """The cure worked: the stages above it, with the cured configuration."""
+    above = [c for c in stages(sit) if c > run.config.n_ctx]
+    for context in above:
+        config = replace(run.config, n_ctx=context)
+        name = subject("context", str(context), context)
+        if sit.tried(name) is not None or sit.skipped(name) is not None or why_not(sit, config) is not None:
+            continue
+        return sit.launch(
+            5,
+            "transient",
+            name,
+            config,
+            ProbePlan(deep=depth_of(sit, context)),
+            title=f"On to {tokens(context)} with what helped",
+            why=f"{tokens(run.config.n_ctx)} holds now, so the next stage is worth trying",
+            variable="context",
+            risk="memory grows with every token of context; speed falls with depth",
+            against=run,
+        )
+    best = highest_stable(sit)
+    return Close(5, "passed", f"{tokens(best.config.n_ctx)} holds now" if best else "nothing holds")
+
+
+def _give_up(sit: Situation, config: RunConfig, cause: Cause) -> Close:
+    best = highest_stable(sit)
+    holds = f"{tokens(best.config.n_ctx)} is what holds" if best is not None else "no context holds"
+    price = "; CPU offload would make room at the price of decode speed" if cause in ("kv", "margin") else ""
+    return Close(5, "failed", f"nothing left to change for {tokens(config.n_ctx)}: {holds}{price}")
+
+
+def _concurrency(sit: Situation, best: RunRecord) -> Action | None:
+    """As many requests at the same time as the preset asks for, then fewer."""
+    wanted = sit.plan.n_parallel
+    single = next((r for r in reversed(climbed(sit)) if r.config.n_parallel == 1 and sit.stable(r).ok), best)
+    while wanted > 1:
+        config = replace(single.config, n_parallel=wanted, kv_unified=sit.plan.kv_unified)
+        name = subject("slots", str(wanted), config.n_ctx)
+        run = sit.tried(name)
+        if run is None and sit.skipped(name) is None and why_not(sit, config) is None:
+            return sit.launch(
+                5,
+                "concurrency",
+                name,
+                config,
+                ProbePlan(concurrency=wanted),
+                title=f"{wanted} requests at the same time",
+                why="one request holds; slots divide the context and multiply per-sequence memory",
+                variable="slots",
+                risk="each slot gets its share of the context",
+                against=single,
+            )
+        if run is not None and sit.stable(run).ok:
+            return None
+        wanted //= 2
+    return None
+
+
+def _reserve(sit: Situation, best: RunRecord) -> Action | None:
+    """Measure what a smaller micro-batch would give back, where the preset always wants to know."""
+    if sit.plan.transients != "always":
+        return None
+    half = best.config.n_ubatch // 2
+    name = f"reserve:{half}@{best.config.n_ctx}"
+    done = any(r.subject.startswith("reserve:") for r in sit.runs("transient"))
+    if done or half < 32 or sit.skipped(name) is not None:
+        return None
+    return sit.launch(
+        5,
+        "transient",
+        name,
+        replace(best.config, n_ubatch=half),
+        ProbePlan(deep=depth_of(sit, best.config.n_ctx)),
+        title="What a smaller micro-batch would give back",
+        why="nothing failed; the preset measures this reserve so that its price is known before it is needed",
+        variable="micro-batch",
+        risk="slower prefill",
+        not_this=("KV types: memory is not what limits this context",),
+        against=best,
+    )
+
+
+def _nothing_to_do(sit: Situation) -> Close:
+    tried = [r for r in (*sit.runs("transient"), *sit.runs("concurrency")) if r.step == 5]
+    if not tried:
+        return Close(5, "not-needed", "nothing failed, so there is nothing to change")
+    parts = []
+    for run in tried:
+        holds = sit.stable(run)
+        if run.purpose == "concurrency":
+            verdict = "hold" if holds.ok else f"do not hold: {holds.why}"
+            parts.append(f"{run.config.n_parallel} requests at once {verdict}")
+        elif run.subject.startswith("reserve:"):
+            parts.append(_reserve_text(sit, run))
+    good = any(sit.stable(r).ok for r in tried)
+    return Close(5, "passed" if good else "failed", "; ".join(parts))
+
+
+def _reserve_text(sit: Situation, run: RunRecord) -> str:
+    before = sit.state.run(run.change.against_run) if run.change else None
+    if not run.counts or before is None:
+        return f"micro-batch {run.config.n_ubatch}: {run.reason}"
+    peaks = [r.memory.highest.engine_bytes for r in (before, run) if r.memory and r.memory.highest]
+    known = [p for p in peaks if p is not None]
+    freed = f"{signed_size(known[1] - known[0])} at the peak" if len(known) == 2 else "memory not measured"
+    speeds = [r.speeds[-1].prompt_tps for r in (before, run) if r.speeds]
+    rates = [s for s in speeds if s]
+    price = f", prefill {rates[1] / rates[0] - 1:+.0%}" if len(rates) == 2 else ""
+    return f"micro-batch {before.config.n_ubatch} to {run.config.n_ubatch}: {freed}{price}"

@@ -1,0 +1,122 @@
+"""The procedure at work: ask for the next action, have it decided, do it, record it, until there is a verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Event as Flag
+
+from kvtui.core.errors import InputError
+from kvtui.engines.base import Engine
+from kvtui.procedure.execute import Execution
+from kvtui.procedure.live import Decider, Observer
+from kvtui.procedure.next_action import next_action
+from kvtui.procedure.oracle import Oracle
+from kvtui.procedure.situation import Close, Finish, Launch, Situation, Skip
+from kvtui.procedure.variables import BY_NAME
+from kvtui.session import events as ev
+from kvtui.session.records import Change, Recommendation
+from kvtui.session.state import SessionState
+from kvtui.session.store import SessionStore, now
+
+
+class Tuning:
+    """One session being worked on. `run` is called once, from a thread that lives as long as the work."""
+
+    def __init__(self, store: SessionStore, engine: Engine, oracle: Oracle) -> None:
+        self.store = store
+        self.engine = engine
+        self.oracle = oracle
+
+    def run(self, observer: Observer, decider: Decider, cancel: Flag) -> SessionState:
+        """Go on from what is recorded to the verdict. The engine is ended before this returns or raises.
+
+        Raises Cancelled when `cancel` is set, SessionError when nothing can be recorded any more. The store is
+        closed either way.
+        """
+        began, cpu = time.monotonic(), time.process_time()
+        with self.store:
+            while self.store.state.verdict is None:
+                self._step(observer, decider, cancel, began, cpu)
+            return self.store.state
+
+    def _step(self, observer: Observer, decider: Decider, cancel: Flag, began: float, cpu: float) -> None:
+        def tell(event: ev.Event) -> None:
+            observer.event(event, self.store.append(event))
+
+        sit = Situation.of(self.store.state, self.oracle, self.engine)
+        action = next_action(sit)
+        step = self.store.state.current_step
+        if step is not None and not step.started and not isinstance(action, Finish):
+            tell(ev.StepStarted(now(), step.number))
+        match action:
+            case Finish(verdict):
+                wall, own = time.monotonic() - began, time.process_time() - cpu
+                earlier = sum(r.wall_s for r in self.store.state.runs) if self.store.state.resumed else 0.0
+                tell(ev.SessionFinished(now(), verdict, wall_s=wall, own_cpu_s=own, notes=_notes(earlier)))
+            case Close(number, outcome, summary):
+                tell(ev.StepFinished(now(), number, outcome, summary))
+            case Skip(context, reason):
+                tell(ev.StageSkipped(now(), context, reason))
+            case Launch():
+                self._launch(sit, action, observer, decider, cancel, tell)
+
+    def _launch(
+        self,
+        sit: Situation,
+        launch: Launch,
+        observer: Observer,
+        decider: Decider,
+        cancel: Flag,
+        tell: Callable[[ev.Event], None],
+    ) -> None:
+        last = self.store.state.runs[-1].number if self.store.state.runs else None
+        tell(ev.Recommended(now(), launch.step, last, launch.advice))
+        decision = replace(decider.decide(launch.advice, self.store.state), at=now(), subject=launch.subject)
+        if decision.choice == "change":
+            launch = changed_launch(sit, launch, decision.variable, decision.value)
+        tell(decision)
+        if decision.choice in ("accept", "change"):
+            Execution(
+                sit=replace(sit, state=self.store.state),
+                store=self.store,
+                engine=self.engine,
+                observer=observer,
+                cancel=cancel,
+                launch=launch,
+                number=(last or 0) + 1,
+            ).execute()
+
+
+def changed_launch(sit: Situation, launch: Launch, variable: str, value: str) -> Launch:
+    """The operator's own value instead of the advice: one variable against the last good run.
+
+    When it is the advised variable, the run keeps its purpose; another variable makes a run of its own, after
+    which the procedure goes on with its own next step. Raises InputError for a value that is not allowed.
+    """
+    chosen = BY_NAME.get(variable)
+    if chosen is None:
+        raise InputError(f"{variable} is not a variable that can be changed")
+    same = launch.change is not None and launch.change.variable == variable
+    reference = sit.last_good
+    start = launch.config if same or reference is None else reference.config
+    config = chosen.change(start, value)
+    change = None
+    if reference is not None:
+        change = Change(
+            variable, chosen.option, chosen.value(reference.config), chosen.value(config), reference.number
+        )
+    subject = f"operator:{variable}={chosen.value(config)}@{config.n_ctx}"
+    purpose = launch.purpose if same else "operator"
+    return replace(
+        launch, config=config, change=change, purpose=purpose, subject=subject, advice=_own(launch, config)
+    )
+
+
+def _own(launch: Launch, config: object) -> Recommendation:
+    return replace(launch.advice, title="The operator's own choice", config=config)  # type: ignore[arg-type]
+
+
+def _notes(earlier_s: float) -> tuple[str, ...]:
+    return (f"resumed; {earlier_s:.0f} s of earlier runs are not in the wall time",) if earlier_s else ()
