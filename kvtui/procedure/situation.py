@@ -98,10 +98,19 @@ class Situation:
         """
         config = self.state.started.base
         for run in self.state.runs:
-            if run.purpose == "operator" and run.counts and run.change is not None:
-                variable = BY_NAME[run.change.variable]
+            variable = BY_NAME.get(self._operators_variable(run)) if run.counts else None
+            if variable is not None:
                 config = replace(config, **{f: getattr(run.config, f) for f in variable.fields})
         return replace(config, **wanted)  # type: ignore[arg-type]
+
+    def _operators_variable(self, run: RunRecord) -> str:
+        """The variable that the operator set in `run`, empty when it ran as advised."""
+        if run.purpose == "operator" and run.change is not None:
+            return run.change.variable
+        for decision in reversed(self.state.decided):
+            if decision.subject == run.subject:
+                return decision.variable if decision.choice == "change" else ""
+        return ""
 
     def runs(self, purpose: Purpose) -> tuple[RunRecord, ...]:
         """Ended runs of one purpose, oldest first."""

@@ -16,7 +16,7 @@ from kvtui.procedure.oracle import Oracle
 from kvtui.procedure.situation import Close, Finish, Launch, Situation, Skip
 from kvtui.procedure.variables import BY_NAME
 from kvtui.session import events as ev
-from kvtui.session.records import Change, Recommendation
+from kvtui.session.records import Change
 from kvtui.session.state import SessionState
 from kvtui.session.store import SessionStore, now
 
@@ -92,30 +92,26 @@ class Tuning:
 def changed_launch(sit: Situation, launch: Launch, variable: str, value: str) -> Launch:
     """The operator's own value instead of the advice: one variable against the last good run.
 
-    When it is the advised variable, the run keeps its purpose; another variable makes a run of its own, after
-    which the procedure goes on with its own next step. Raises InputError for a value that is not allowed.
+    When it is the advised variable, or nothing was run yet, the run takes the advised one's place; another variable
+    makes a run of its own, after which the procedure goes on with its own next step. Raises InputError for a
+    value that is not allowed.
     """
     chosen = BY_NAME.get(variable)
     if chosen is None:
         raise InputError(f"{variable} is not a variable that can be changed")
-    same = launch.change is not None and launch.change.variable == variable
     reference = sit.last_good
-    start = launch.config if same or reference is None else reference.config
+    same = reference is None or (launch.change is not None and launch.change.variable == variable)
+    start = reference.config if reference is not None and not same else launch.config
     config = chosen.change(start, value)
     change = None
     if reference is not None:
         change = Change(
             variable, chosen.option, chosen.value(reference.config), chosen.value(config), reference.number
         )
+    if same:
+        return replace(launch, config=config, change=change)
     subject = f"operator:{variable}={chosen.value(config)}@{config.n_ctx}"
-    purpose = launch.purpose if same else "operator"
-    return replace(
-        launch, config=config, change=change, purpose=purpose, subject=subject, advice=_own(launch, config)
-    )
-
-
-def _own(launch: Launch, config: object) -> Recommendation:
-    return replace(launch.advice, title="The operator's own choice", config=config)  # type: ignore[arg-type]
+    return replace(launch, config=config, change=change, purpose="operator", subject=subject)
 
 
 def _notes(earlier_s: float) -> tuple[str, ...]:

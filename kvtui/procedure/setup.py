@@ -1,0 +1,220 @@
+"""From what the operator gave to a session that can be worked on, or back to one that was interrupted."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kvtui import __version__
+from kvtui.core.config import RunConfig
+from kvtui.core.errors import InputError, ModelFileError, SessionError
+from kvtui.core.text import clean
+from kvtui.engines.base import Engine
+from kvtui.gpu.samples import DeviceInfo
+from kvtui.procedure.oracle import Oracle
+from kvtui.procedure.preset import Preset, load_preset
+from kvtui.procedure.tune import Tuning
+from kvtui.session.codec import to_builtins
+from kvtui.session.events import SessionResumed, SessionStarted
+from kvtui.session.records import EngineInfo, HostInfo, ModelInfo
+from kvtui.session.store import SessionStore, new_session_id, now
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRequest:
+    """What the operator gave. None: take the preset's value, or the engine's. `model` None is the demo's model."""
+
+    model: str | None = None
+    engine_bin: str | None = None
+    preset: str = "coding-agent"
+    target_context: int | None = None
+    kv_type: str | None = None
+    n_parallel: int | None = None
+    n_batch: int | None = None
+    n_ubatch: int | None = None
+    n_gpu_layers: int | None = None
+    n_cpu_moe: int | None = None
+    threads: int | None = None
+    margin_gib: float | None = None
+    reserve_gib: float | None = None
+    min_decode_tps: float | None = None
+    extra: tuple[str, ...] = ()
+    gpu: int | None = None
+
+
+def prepare(request: TuneRequest, note: Note) -> Tuning:
+    """A new session. Takes seconds: reads the header, asks the engine what it can do, looks at the device.
+
+    Raises InputError (model, preset, options), StartError (the engine cannot be run), SessionError.
+    """
+    plan = with_options(load_preset(request.preset), request)
+    model = request.model
+    if model is None:
+        from kvtui.engines.demo_model import demo_model
+
+        note("assembling the demo model (once)")
+        model = str(demo_model())
+    path = str(Path(model).expanduser())
+    note(f"reading {os.path.basename(path)}")
+    oracle = Oracle.read(path)
+    if not oracle.header.n_layer:
+        raise ModelFileError(path, "not a language model: its header names no layers")
+    note("asking the engine what it can do")
+    engine = choose_engine(request)
+    abilities = engine.abilities()
+    device = device_info(request.gpu)
+    base = base_config(request, plan, path, device)
+    started = SessionStarted(
+        at=now(),
+        session=new_session_id(),
+        kvtui=__version__,
+        plan=to_builtins(plan),
+        base=base,
+        model=model_info(path, oracle),
+        engine=EngineInfo(
+            label=engine.label,
+            program=engine.command(base, 0).argv[:1],
+            version=abilities.version,
+            build=abilities.build,
+            commit=abilities.commit,
+        ),
+        host=host_info(),
+        device=device,
+        command_line=tuple(clean(a) for a in sys.argv),
+    )
+    return Tuning(SessionStore.create(started), engine, oracle)
+
+
+def resume(folder: Path, note: Note) -> Tuning:
+    """An interrupted session, ready to go on. An engine that it left running is ended first.
+
+    Raises SessionError (locked, damaged, finished) and whatever `prepare` raises for model and engine.
+    """
+    store = SessionStore.open(folder)
+    try:
+        state = store.state
+        if state.verdict is not None:
+            raise SessionError(
+                f"{folder.name}: this session has its verdict", hint=f"kvtui report {folder.name}"
+            )
+        note(f"reading {state.started.model.file_name}")
+        oracle = Oracle.read(state.started.model.path)
+        if oracle.header.header_sha256 != state.started.model.header_sha256:
+            raise InputError(
+                f"{state.started.model.path}: not the model file this session began with",
+                hint="start a new session for the new file",
+            )
+        note("asking the engine what it can do")
+        engine = same_engine(state.started)
+        engine.abilities()
+        run = state.current_run
+        if run is not None and run.pid is not None and run.pid_started is not None:
+            from kvtui.engines.orphan import end_orphan
+
+            end_orphan(run.pid, run.pid_started)
+        store.append(SessionResumed(now(), __version__, run.number if run else None))
+    except BaseException:
+        store.close()
+        raise
+    return Tuning(store, engine, oracle)
+
+
+def with_options(plan: Preset, request: TuneRequest) -> Preset:
+    """`plan` with the operator's own values in place of the preset's."""
+    given = {
+        "target_context": request.target_context,
+        "kv_type": request.kv_type,
+        "n_parallel": request.n_parallel,
+        "n_batch": request.n_batch,
+        "n_ubatch": request.n_ubatch,
+        "margin_gib": request.margin_gib,
+        "reserve_gib": request.reserve_gib,
+        "min_decode_tps": request.min_decode_tps,
+    }
+    return replace(plan, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+
+
+def choose_engine(request: TuneRequest) -> Engine:
+    """The operator's engine; the demo always takes the embedded one unless another is named."""
+    from kvtui.engines.find import embedded_engine, find_engine
+
+    if request.model is None and request.engine_bin is None:
+        return embedded_engine()
+    return find_engine(request.engine_bin)
+
+
+def same_engine(started: SessionStarted) -> Engine:
+    """The engine of a recorded session, found again by its program."""
+    from kvtui.engines.find import embedded_engine, find_engine
+
+    program = started.engine.program[0] if started.engine.program else ""
+    if "embedded" in started.engine.label:
+        return embedded_engine()
+    return find_engine(program or None)
+
+
+def base_config(request: TuneRequest, plan: Preset, model: str, device: DeviceInfo) -> RunConfig:
+    """What all runs of the session share. Without a GPU no layer is asked to be on one."""
+    layers = request.n_gpu_layers
+    if layers is None:
+        layers = 0 if device.kind == "host" else 999
+    return RunConfig(
+        model=model,
+        n_ctx=plan.floor_context,
+        n_batch=plan.n_batch,
+        n_ubatch=plan.n_ubatch,
+        n_gpu_layers=layers,
+        n_cpu_moe=request.n_cpu_moe,
+        cache_ram_mib=plan.cache_ram_mib,
+        threads=request.threads,
+        extra=request.extra,
+    )
+
+
+def model_info(path: str, oracle: Oracle) -> ModelInfo:
+    """The model as its header states it."""
+    header = oracle.header
+    return ModelInfo(
+        path=path,
+        file_name=clean(os.path.basename(path)),
+        name=header.name or "",
+        arch=header.arch,
+        quant=header.quant or "",
+        file_bytes=header.file_bytes,
+        weights_bytes=header.tensor_bytes,
+        header_sha256=header.header_sha256,
+        n_ctx_train=header.n_ctx_train,
+        n_layer=header.n_layer,
+        exactness=oracle.geometry.exactness,
+        has_chat_template=header.has_chat_template,
+    )
+
+
+def device_info(gpu: int | None) -> DeviceInfo:
+    """The memory that budgets are made of: a GPU where there is one, else host memory."""
+    from kvtui.gpu.source import open_source
+
+    source = open_source(None, gpu)
+    try:
+        return source.device
+    finally:
+        source.close()
+
+
+def host_info() -> HostInfo:
+    """The box."""
+    from kvtui.gpu.host import cpu_name, memory_total
+
+    return HostInfo(
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        cpu=cpu_name(),
+        cores=os.cpu_count() or 1,
+        memory_bytes=memory_total(),
+        python=platform.python_version(),
+    )
