@@ -1,0 +1,125 @@
+"""`kvtui tune`: the procedure on the operator's model and engine, new or resumed."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import TYPE_CHECKING
+
+from kvtui.commands.tuning import add_screen_options, work
+from kvtui.core.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvtui.procedure.tune import Tuning
+
+_EPILOG = """\
+Exit status: 0 done, 1 done with findings, 2 an input cannot be used, 3 failed, 128+N ended by signal N.
+Every value not given here is the preset's. Options that mean the same as in llama-server carry its names.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "tune",
+        description="Five steps, one variable at a time: which context holds on this box, and the proof.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-m", "--model", metavar="FILE", help="the GGUF file to tune")
+    parser.add_argument(
+        "--engine-bin", metavar="PATH", help="the llama-server to drive (default: $LLAMA_SERVER_BIN, PATH)"
+    )
+    parser.add_argument(
+        "--preset",
+        default="coding-agent",
+        metavar="NAME|FILE",
+        help="what the context is for (see the README)",
+    )
+    parser.add_argument("--target-context", type=int, metavar="N", help="the context to reach, in tokens")
+    parser.add_argument("--kv-type", metavar="TYPE", help="the type of step 3 (default: q8_0)")
+    parser.add_argument(
+        "-np", "--parallel", type=int, metavar="N", help="requests at the same time, tried in step 5"
+    )
+    parser.add_argument("-b", "--batch-size", type=int, metavar="N", help="logical batch in tokens")
+    parser.add_argument("-ub", "--ubatch-size", type=int, metavar="N", help="micro-batch in tokens")
+    parser.add_argument(
+        "-ngl", "--gpu-layers", type=_layers, metavar="N|all", help="layers on the GPU (default: all)"
+    )
+    parser.add_argument("--n-cpu-moe", type=int, metavar="N", help="layers whose experts stay on the CPU")
+    parser.add_argument("-t", "--threads", type=int, metavar="N", help="the engine's CPU threads")
+    parser.add_argument("--margin", type=float, metavar="GIB", help="memory that must stay free at the peak")
+    parser.add_argument(
+        "--reserve", type=float, metavar="GIB", help="memory to leave to others (default: what they hold now)"
+    )
+    parser.add_argument(
+        "--min-decode", type=float, metavar="T/S", help="stop at the stage that decodes slower than this"
+    )
+    parser.add_argument("--gpu", type=int, metavar="N", help="the GPU to measure (default: the first)")
+    parser.add_argument(
+        "--engine-args",
+        default="",
+        metavar="ARGS",
+        help="further options for the engine, as one quoted string",
+    )
+    parser.add_argument(
+        "--resume", metavar="SESSION", help="go on with an interrupted session (`last`: the newest)"
+    )
+    add_screen_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 done, 1 done with findings, 3 failed, 128+N ended by signal N."""
+    if args.resume:
+        return work(resume_job(args.resume), args, unattended=False)
+    if not args.model:
+        raise InputError("no model given", hint="kvtui tune -m model.gguf, or kvtui demo")
+
+    def job(note: Callable[[str], None]) -> Tuning:
+        from kvtui.procedure.setup import TuneRequest, prepare
+
+        return prepare(
+            TuneRequest(
+                model=args.model,
+                engine_bin=args.engine_bin,
+                preset=args.preset,
+                target_context=args.target_context,
+                kv_type=args.kv_type,
+                n_parallel=args.parallel,
+                n_batch=args.batch_size,
+                n_ubatch=args.ubatch_size,
+                n_gpu_layers=args.gpu_layers,
+                n_cpu_moe=args.n_cpu_moe,
+                threads=args.threads,
+                margin_gib=args.margin,
+                reserve_gib=args.reserve,
+                min_decode_tps=args.min_decode,
+                extra=tuple(shlex.split(args.engine_args)),
+                gpu=args.gpu,
+            ),
+            note,
+        )
+
+    return work(job, args, unattended=False)
+
+
+def resume_job(name: str) -> Callable[[Callable[[str], None]], Tuning]:
+    """The job of going on with the session called `name`."""
+
+    def job(note: Callable[[str], None]) -> Tuning:
+        from kvtui.procedure.setup import resume
+        from kvtui.session.store import find
+
+        return resume(find(name), note)
+
+    return job
+
+
+def _layers(text: str) -> int:
+    if text == "all":
+        return 999
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of layers or `all`")
+    return int(text)
