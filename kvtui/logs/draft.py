@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from kvtui.logs.facts import (
@@ -148,6 +148,12 @@ class Draft:
         """A failure, proven by the line being read."""
         self.failures.append(FailureFacts(phase, kind, self.text.strip(), self.here(), **more))
 
+    def set_slots(self, **values: int | bool) -> None:
+        """What the server says of its slots; what it does not say stays as it was."""
+        for name, value in values.items():
+            self.slots = replace(self.slots, line=self.here(), **{name: value})  # type: ignore[arg-type]
+        self.stage = "ready"
+
     def end(self, outcome: Outcome) -> None:
         """The launch became ready or failed."""
         if self.outcome != outcome:
@@ -201,6 +207,17 @@ class Draft:
                 used |= {b.line for b in buffers if b.line}
         self.texts = {n: t for n, t in self.texts.items() if n in used or n == self._at[0]}
 
+    def _outcome(self) -> Outcome:
+        """A start that ends in a refusal failed, even where the log stops before the engine says so."""
+        if self.outcome != "unknown" or not self.failures:
+            return self.outcome
+        newest = [b.line or 0 for b in self.model_buffers] + [self.slots.line or 0]
+        for c in self.contexts:
+            newest += [x.line or 0 for x in c.caches]
+            newest += [b.line or 0 for b in (*c.kv_buffers, *c.rs_buffers, *c.compute.values())]
+        last = self.failures[-1]
+        return "failed" if last.kind != "other" and (last.line or 0) >= max(newest) else "unknown"
+
     def freeze(self) -> EngineFacts:
         """The facts as they stand; findings are added by the caller."""
         slots = self.slots
@@ -209,7 +226,7 @@ class Draft:
             build=self.build,
             commit=self.commit,
             compiler=self.compiler,
-            outcome=self.outcome,
+            outcome=self._outcome(),
             requested=dict(self.requested),
             devices=tuple(self.devices.values()),
             contexts=tuple(c.freeze() for c in self.real_contexts()),

@@ -13,6 +13,8 @@ from kvtui.logs.facts import BufferFacts, CacheFacts, DeviceFacts
 from kvtui.logs.rules import number, rule
 
 _HEADER = ("n_ctx", "n_ctx_seq", "n_seq_max", "n_batch", "n_ubatch", "n_rs_seq")
+_PROJECTOR = re.compile(r"_compute_meta|\bclip\b|\bclip_|mtmd|whisper|vocoder")
+_CONTEXT = r"(?:llama_context|llama_new_context_with_model|llama_init_from_model): "
 _FLASH = {"enabled": "enabled", "1": "enabled", "disabled": "disabled", "0": "disabled", "auto": "auto"}
 
 
@@ -64,7 +66,9 @@ def _fit_failed(d: Draft, m: re.Match[str]) -> None:
 def _model_begins(d: Draft, m: re.Match[str]) -> None:
     if d.stage == "fit":
         return
-    if any(c.launch == d.launch for c in d.real_contexts()):
+    if d.outcome != "unknown":
+        d.new_launch()
+    elif any(c.launch == d.launch for c in d.real_contexts()):
         d.next_role = "draft"
     d.stage = "weights"
     d.memory["no_alloc"] = False
@@ -74,7 +78,7 @@ def _no_alloc(d: Draft, m: re.Match[str]) -> None:
     d.memory["no_alloc"] = m[1] == "1"
 
 
-def _model_buffer(d: Draft, m: re.Match[str]) -> None:
+def add_model_buffer(d: Draft, m: re.Match[str]) -> None:
     if d.stage == "fit" or d.memory.get("no_alloc") or d.next_role != "main":
         return
     d.stage = "weights"
@@ -92,7 +96,11 @@ def _context_begins(d: Draft, m: re.Match[str]) -> None:
 
 
 def _header(d: Draft, m: re.Match[str]) -> None:
-    name, value = m["name"], int(m["value"])
+    header_value(d, m["name"], int(m["value"]))
+
+
+def header_value(d: Draft, name: str, value: int) -> None:
+    """A value of a context's header: a second one of the same name begins another context."""
     context = d.need_context()
     if name in context.values or context.caches or context.kv_buffers or context.compute:
         context = d.open_context()
@@ -111,12 +119,14 @@ def _flash_header(d: Draft, m: re.Match[str]) -> None:
         d.set_value(context, "flash_attn", state)
 
 
-def _flash_outcome(d: Draft, m: re.Match[str]) -> None:
+def flash_outcome(d: Draft, m: re.Match[str]) -> None:
     d.set_value(d.need_context(), "flash_attn", m["state"])
 
 
 def _train_length(d: Draft, m: re.Match[str]) -> None:
     context = d.need_context()
+    if "n_ctx_train" in context.values:
+        context = d.open_context()
     d.set_value(context, "n_ctx_train", int(m["train"]))
     if "n_ctx_seq" not in context.values:
         d.set_value(context, "n_ctx_seq", int(m["seq"]))
@@ -178,7 +188,7 @@ def _rs_buffer(d: Draft, m: re.Match[str]) -> None:
 
 
 def _compute_buffer(d: Draft, m: re.Match[str]) -> None:
-    if "alloc_compute_meta" in m.string:
+    if d.stage == "mmproj" or _PROJECTOR.search(m.string):
         return
     context, device = d.need_context(), m["device"]
     several = sum(c.launch == d.launch for c in d.real_contexts()) > 1
@@ -202,6 +212,16 @@ def _reserving(d: Draft, m: re.Match[str]) -> None:
         d.stage = "compute"
 
 
+def _projector(d: Draft, m: re.Match[str]) -> None:
+    if d.stage != "fit":
+        d.stage = "mmproj"
+
+
+def _projector_done(d: Draft, m: re.Match[str]) -> None:
+    if d.stage == "mmproj":
+        d.stage = "startup"
+
+
 def _mtp(d: Draft, m: re.Match[str]) -> None:
     d.next_role = "mtp"
 
@@ -214,11 +234,12 @@ def _system_info(d: Draft, m: re.Match[str]) -> None:
     d.fact("system_info", m[1].strip())
 
 
-_SIZE = r"size\s*=\s*(?P<size>\d+[.,]\d+) MiB \(\s*(?P<cells>\d+) cells,\s*(?P<layers>\d+) layers,"
+_SIZE = r"size\s*=\s*(?P<size>\d+[.,]\d+)\s*MiB\s*\(\s*(?P<cells>\d+)\s*cells,\s*(?P<layers>\d+)\s*layers,"
 BUFFER = r"(?P<device>[\w.:\[\]/-]+)\s+%s buffer size\s*=\s*(?P<mib>\d+[.,]\d+)\s*MiB"
 
 RULES = (
-    rule("llama_server: initializing", "", _new_launch),
+    rule("initializing ...", r"(?:llama_server|init): initializing \.\.\.", _new_launch),
+    rule("ggml_cuda_init: found", "", _new_launch),
     rule("loading model '", r"load_model: loading model '", _new_launch),
     rule(
         "build", r"\bbuild:? (?P<number>\d+) \((?P<commit>\w+)\) with (?P<compiler>.+?)(?: for .+)?$", _build
@@ -244,38 +265,40 @@ RULES = (
     ),
     rule("loaded meta data", "", _model_begins),
     rule("no_alloc", r"print_info: no_alloc\s*= (\d)", _no_alloc),
-    rule("model buffer", BUFFER % "model", _model_buffer),
+    rule("model buffer", BUFFER % "model", add_model_buffer),
     rule("offloaded", r"offloaded (\d+)/(\d+) layers to GPU", _offloaded),
     rule("constructing llama_context", "", _context_begins),
-    rule("llama_context: n_", rf"llama_context: (?P<name>{'|'.join(_HEADER)})\s+= (?P<value>\d+)$", _header),
-    rule("kv_unified", r"llama_context: kv_unified\s+= (true|false)$", _unified),
-    rule("flash_attn", r"llama_context: flash_attn\s+= (enabled|disabled|auto|0|1)$", _flash_header),
-    rule("Flash Attention", r": Flash Attention (?P<state>enabled)$", _flash_outcome),
-    rule("Flash Attention", r": Flash Attention not supported, set to (?P<state>disabled)$", _flash_outcome),
+    rule(": n_", rf"{_CONTEXT}(?P<name>{'|'.join(_HEADER)})\s*= (?P<value>\d+)\b(?![.>…])", _header),
+    rule("kv_unified", _CONTEXT + r"kv_unified\s*= (true|false)\b", _unified),
+    rule("flash_attn", _CONTEXT + r"flash_attn\s*= (enabled|disabled|auto|0|1)\b", _flash_header),
+    rule("Flash Attention", r": Flash Attention (?P<state>enabled|disabled)\b", flash_outcome),
+    rule("Flash Attention", r": Flash Attention not supported, set to (?P<state>disabled)\b", flash_outcome),
     rule(
         "n_ctx_train",
-        r"n_ctx_seq \((?P<seq>\d+)\) (?P<sign>[<>]) n_ctx_train \((?P<train>\d+)\)",
+        r"n_ctx_(?:per_)?seq \((?P<seq>\d+)\) (?P<sign>[<>]) n_ctx_train \((?P<train>\d+)\)",
         _train_length,
     ),
     rule("KV cache, size", r"creating\s+(?P<kind>.+?) KV cache, size =", _cache_kind),
     rule("KV buffer", BUFFER % "KV", _kv_buffer),
     rule(
-        " cells,",
-        _SIZE + r"\s*\d+(?:/\s*(?P<streams>\d+))? seqs\),"
-        r" K \((?P<type_k>\w+)\):\s*(?P<k>\d+[.,]\d+) MiB, V \((?P<type_v>\w+)\):\s*(?P<v>\d+[.,]\d+) MiB",
+        "cells,",
+        _SIZE + r"\s*\d+(?:/\s*(?P<streams>\d+))?\s*seqs\),"
+        r"\s*K\s*\((?P<type_k>\w+)\):\s*(?P<k>\d+[.,]\d+)\s*MiB,\s*V\s*\((?P<type_v>\w+)\):\s*(?:(?P<v>\d+[.,]\d+)\s*MiB)?",
         _cache,
     ),
     rule(
-        " cells,",
-        _SIZE + r"\s*(?P<seqs>\d+) seqs(?:\s+(?P<rs_seq>\d+) rs_seq)?\),"
-        r" R \((?P<type_r>\w+)\):\s*(?P<r>\d+[.,]\d+) MiB, S \((?P<type_s>\w+)\):\s*(?P<s>\d+[.,]\d+) MiB",
+        "cells,",
+        _SIZE + r"\s*(?P<seqs>\d+)\s*seqs(?:\s+(?P<rs_seq>\d+)\s*rs_seq)?\),"
+        r"\s*R\s*\((?P<type_r>\w+)\):\s*(?P<r>\d+[.,]\d+)\s*MiB,\s*S\s*\((?P<type_s>\w+)\):\s*(?P<s>\d+[.,]\d+)\s*MiB",
         _recurrent,
     ),
     rule("RS buffer", BUFFER % "RS", _rs_buffer),
     rule("sched_reserve: reserving", "", _reserving),
     rule("compute buffer size", BUFFER % "compute", _compute_buffer),
     rule("output buffer", BUFFER % "output", _output_buffer),
-    rule("splits", r"sched_reserve: graph(?:: nodes = [^,]+,| ) ?splits\s*= (?P<splits>\d+)", _splits),
+    rule("splits", r": graph(?:: nodes = [^,]+,| ) ?splits\s*= (?P<splits>\d+)", _splits),
+    rule("clip_", r"\bclip_(?:model_loader|ctx|init)", _projector),
+    rule("loaded multimodal model", "", _projector_done),
     rule("MTP draft context", r"creating MTP draft context", _mtp),
     rule("loading draft model", "", _draft_model),
 )

@@ -25,19 +25,18 @@ _PHASE_OF_STAGE: dict[str, FailurePhase] = {
 
 def _slots(d: Draft, m: re.Match[str]) -> None:
     found = {k: v for k, v in m.groupdict().items() if v is not None}
-    values: dict[str, object] = {k: int(v) for k, v in found.items() if k != "unified"}
+    values: dict[str, int | bool] = {k: int(v) for k, v in found.items() if k != "unified"}
     if "unified" in found:
         values["kv_unified"] = found["unified"] == "true"
-    d.slots = replace(d.slots, line=d.here(), **values)  # type: ignore[arg-type]
-    d.stage = "ready"
+    d.set_slots(**values)
 
 
 def _new_slot(d: Draft, m: re.Match[str]) -> None:
     if d.slots.n_ctx_slot is None:
-        d.slots = replace(d.slots, line=d.here(), n_ctx_slot=int(m[1]))
+        d.set_slots(n_ctx_slot=int(m[1]))
 
 
-def _ready(d: Draft, m: re.Match[str]) -> None:
+def ready(d: Draft, m: re.Match[str]) -> None:
     d.stage = "ready"
     d.end("ready")
 
@@ -107,6 +106,12 @@ def _runtime_crash(d: Draft, m: re.Match[str]) -> None:
         d.end("failed")
 
 
+def _signal(d: Draft, m: re.Match[str]) -> None:
+    d.fail(_PHASE_OF_STAGE[d.stage], "crash")
+    if d.outcome != "ready":
+        d.end("failed")
+
+
 def _retried(d: Draft, m: re.Match[str]) -> None:
     if d.failures and d.failures[-1].kind == "oom":
         d.failures.pop()
@@ -129,9 +134,9 @@ RULES = (
         _slots,
     ),
     rule("new slot", r"new slot,? n_ctx(?:_slot)? = (\d+)", _new_slot),
-    rule("model loaded", r"(?:llama_server|main): model loaded$", _ready),
-    rule("listening on", r"(?:server is )?listening on (?:http|unix)", _ready),
-    rule("all slots are idle", "", _ready),
+    rule("model loaded", r"(?:llama_server|main): model loaded\b", ready),
+    rule("listening on", r"(?:server is )?listening on (?:http|unix)", ready),
+    rule("all slots are idle", "", ready),
     rule(
         "out of memory",
         r"allocating (?P<mib>[\d.,]+) MiB on device (?P<device>\d+): .*out of memory",
@@ -148,7 +153,7 @@ RULES = (
     rule("unable to allocate", r"unable to allocate \S+ buffer", _phase("weights")),
     rule(
         "requires",
-        r"quantized V cache (?:requires flash_attn|was requested, but this requires)",
+        r"(?:quantized V cache|V cache quantization) (?:requires flash_attn|was requested, but this requires)",
         _failed("context"),
     ),
     rule(
@@ -159,7 +164,10 @@ RULES = (
     ),
     rule("while handling argument", r"error while handling argument", _arguments),
     rule("failed to create", r"failed to create[_ ]context", _fatal),
-    rule("failed to load model", "", _fatal),
+    rule("to load model", r"(?:failed|unable) to load model", _fatal),
+    rule("terminated by signal", "", _signal),
+    rule("Segmentation fault", "", _signal),
+    rule("Aborted", r"\bAborted\b", _signal),
     rule("exiting due to", "", _fatal),
     rule("CUDA error", r"\bCUDA error: ", _runtime_crash),
     rule("GGML_ASSERT", r"GGML_ASSERT\(.*\) failed", _runtime_crash),

@@ -6,15 +6,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kvtui.logs import llamacpp, llamacpp_run
+from kvtui.logs import ik_llamacpp, llamacpp, llamacpp_asked, llamacpp_eras, llamacpp_run
 from kvtui.logs.draft import Draft
 from kvtui.logs.facts import EngineFacts
 from kvtui.logs.findings import find
 from kvtui.logs.lines import LineCutter
 from kvtui.logs.rules import apply
-from kvtui.logs.wrapping import unwrap
+from kvtui.logs.wrapping import Joiner, unwrap
 
-_RULES = (*llamacpp.RULES, *llamacpp_run.RULES)
+_RULES = (
+    *llamacpp.RULES,
+    *ik_llamacpp.RULES,
+    *llamacpp_eras.RULES,
+    *llamacpp_asked.RULES,
+    *llamacpp_run.RULES,
+)
 
 
 class LogParser:
@@ -26,6 +32,7 @@ class LogParser:
 
     def __init__(self, requested: Mapping[str, Any] | None = None) -> None:
         self._cutter = LineCutter()
+        self._joiner = Joiner()
         self._draft = Draft()
         self._requested = dict(requested or {})
         self._facts: EngineFacts | None = None
@@ -37,6 +44,8 @@ class LogParser:
     def close(self) -> None:
         """Read the last line, where it has no line break."""
         self._read(self._cutter.close())
+        for number, text in self._joiner.flush():
+            self._line(number, text)
 
     def facts(self) -> EngineFacts:
         """All that is proven up to now, findings included. The same object until something new was read."""
@@ -47,13 +56,18 @@ class LogParser:
         return self._facts
 
     def _read(self, lines: Iterable[tuple[int, str]]) -> None:
-        draft = self._draft
         for number, raw in lines:
-            draft.n_lines = number
+            self._draft.n_lines = number
             for text in unwrap(raw):
-                draft.at(number, text)
-                if apply(_RULES, draft, text):
-                    draft.engine_lines += 1
-                    if draft.engine == "unknown":
-                        draft.engine = "llama.cpp"
+                for first, whole in self._joiner.feed(number, text):
+                    self._line(first, whole)
             self._facts = None
+
+    def _line(self, number: int, text: str) -> None:
+        draft = self._draft
+        draft.at(number, text)
+        asked = llamacpp_asked.command_line(draft, text)
+        if apply(_RULES, draft, text) or asked:
+            draft.engine_lines += 1
+            if draft.engine == "unknown":
+                draft.engine = "llama.cpp"

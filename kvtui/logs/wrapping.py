@@ -1,4 +1,4 @@
-"""What stands between an engine's line and the log as it was read: prefixes, timestamps, JSON, terminal codes."""
+"""What stands between an engine's line and the log as it was read: prefixes, JSON, terminal codes, wraps, merges."""
 
 from __future__ import annotations
 
@@ -8,19 +8,38 @@ from collections.abc import Iterator
 
 from kvtui.core.text import clean
 
+Line = tuple[int, str]
+
 _ROUTER_CHILD = re.compile(r"^\[\d{2,5}\] ")
-_ELAPSED = re.compile(r"^(?:\d+\.)?\d+\.\d\d\.\d{3}\.\d{3} (?:[A-Z] )?|^\d+\.\d\d\.\d{3}\.\d{3} (?:[A-Z] )?")
+_ELAPSED = re.compile(r"^(?:\d+\.)?\d+\.\d\d\.\d{3}\.\d{3} (?:[A-Z] )?")
 _LEVEL = re.compile(r"^[IWED] (?=\S)")
+_MERGED = re.compile(
+    r"(?<=\S)\s+(?=(?:llama_(?!server)\w+|llm_load_\w+|load_tensors|sched_reserve|resolve_fused_ops|common_\w+"
+    r"|ggml_\w+): )"
+)
+_QUOTES = ("llama_model_loader: - kv", '"role"', '"content"', '"prompt"', "example_format")
+"""Lines that quote a file's metadata or somebody's prompt: what they say is not the engine speaking."""
+_SIZE_LINE = re.compile(r"(?:KV self size|\bsize)\s*=\s*\d+[.,]\d+\s*MiB(?:,|\s*\()")
+_SIZE_ENDS = re.compile(r"(?:\b[VS]|kv\^T)\s*\(\w+\):\s*\d+[.,]\d+\s*MiB|not used")
+_CUT_BY_PAGER = re.compile(r"(?:[>…]|\.\.\.)$")
+_SIZE_BEGINS = re.compile(r" MiB\s*\(\s*\d*\s*c?e?l?l?s?$")
+_STARTS_ANEW = re.compile(r"^[a-z_~][\w~]{3,}(?:\s+[a-z_]\w*)?: |^\[|^[IWED] |time=|^\d{4}-\d\d")
+MAX_HELD = 3
+"""Lines of a log that one wrapped line may span."""
 
 
 def unwrap(raw: str) -> Iterator[str]:
-    """The engine's own lines inside one line of the log: usually one, several where CR or JSON joined them."""
+    """The engine's own lines inside one line of the log: usually one, several where CR, JSON or a paste joined them."""
     for piece in raw.split("\r"):
-        text = clean(piece, limit=8192)
+        text = clean(piece, limit=8192).rstrip()
+        if any(mark in text for mark in _QUOTES):
+            continue
         if text.startswith("{"):
             yield from _jsonl(text)
-        elif text.strip():
-            yield _prefixes(text)
+        elif text:
+            yield from (
+                _MERGED.split(_prefixes(text)) if "  " in text or text.count(": ") > 1 else (_prefixes(text),)
+            )
 
 
 def _prefixes(text: str) -> str:
@@ -35,7 +54,51 @@ def _jsonl(text: str) -> Iterator[str]:
     except ValueError:
         yield text
         return
-    message = record.get("msg") if isinstance(record, dict) else None
+    message = None
+    if isinstance(record, dict):
+        message = record.get("msg") or record.get("MESSAGE") or record.get("log")
     if isinstance(message, str):
         for line in message.splitlines():
-            yield clean(line)
+            yield _prefixes(clean(line).rstrip())
+    else:
+        yield text
+
+
+class Joiner:
+    """Puts a cache's size line together again where a terminal of 80 columns or a mail broke it."""
+
+    def __init__(self) -> None:
+        self._held: Line | None = None
+        self._spans = 0
+
+    def feed(self, number: int, text: str) -> Iterator[Line]:
+        """The lines that are complete now; the first line's number stands for the whole."""
+        if self._held is not None:
+            first, begun = self._held
+            self._held = None
+            if _STARTS_ANEW.search(text):
+                yield first, begun
+            else:
+                number, text = first, begun + text
+        if self._spans < MAX_HELD and _is_cut(text):
+            self._spans += 1
+            self._held = (number, text)
+            return
+        self._spans = 0
+        yield number, text
+
+    def flush(self) -> Iterator[Line]:
+        """What was still waiting for its end."""
+        if self._held is not None:
+            yield self._held
+            self._held = None
+        self._spans = 0
+
+
+def _is_cut(text: str) -> bool:
+    return (
+        _SIZE_LINE.search(text) is not None
+        and _SIZE_ENDS.search(text) is None
+        and ("self size" in text or "cells" in text or _SIZE_BEGINS.search(text) is not None)
+        and _CUT_BY_PAGER.search(text) is None
+    )
