@@ -1,0 +1,104 @@
+"""Verdicts on answers, by code. A grader returns what the answer misses, the empty string when it is right."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from kvtui.probes.evaluate import CannotEvaluate, call, parse_function
+
+Grader = Callable[[str], str]
+
+_MAX_ANSWER = 8000
+_FENCE = re.compile(r"```[a-zA-Z]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_NUMBER = re.compile(r"\d+")
+_BULLET = "* "
+
+
+def after_thinking(answer: str) -> str:
+    """The answer without a thinking part before it, cut at a length that no right answer reaches."""
+    return answer[:_MAX_ANSWER].rpartition("</think>")[2].strip("\n")
+
+
+def number(expected: str) -> Grader:
+    """The first number in the answer is `expected`."""
+
+    def grade(answer: str) -> str:
+        first = _NUMBER.search(after_thinking(answer))
+        if first is None:
+            return "no number in the answer"
+        found = first.group()
+        return "" if found == expected else f"{found[:20]} instead of {expected}"
+
+    return grade
+
+
+def function(name: str, cases: Sequence[tuple[Sequence[object], object]]) -> Grader:
+    """The answer holds a Python function `name` that gives the right value for every `(arguments, value)`."""
+
+    def grade(answer: str) -> str:
+        text = after_thinking(answer)
+        fenced = _FENCE.search(text)
+        try:
+            made = parse_function(fenced.group(1) if fenced else text, name)
+            for arguments, value in cases:
+                got = call(made, arguments)
+                if got != value:
+                    shown = ", ".join(map(repr, arguments))
+                    return f"{name}({shown}) is {repr(got)[:40]}, not {value!r}"
+        except CannotEvaluate as reason:
+            return str(reason)
+        return ""
+
+    return grade
+
+
+def tool_call(tool: str, arguments: Mapping[str, object]) -> Grader:
+    """The first JSON object in the answer calls `tool` with exactly `arguments` (text compared without case)."""
+
+    def grade(answer: str) -> str:
+        text = after_thinking(answer)
+        start = text.find("{")
+        if start < 0:
+            return "no JSON object in the answer"
+        try:
+            made, _end = json.JSONDecoder().raw_decode(text[start:])
+        except (ValueError, RecursionError):
+            return "not valid JSON"
+        if made.get("tool") != tool:
+            return f"tool {str(made.get('tool'))[:40]} instead of {tool}"
+        given = made.get("arguments")
+        if not isinstance(given, dict):
+            return "no arguments"
+        if _folded(given) != _folded(arguments):
+            return f"arguments {json.dumps(given)[:80]}"
+        return ""
+
+    return grade
+
+
+def bullets(items: Sequence[str], last_line: str) -> Grader:
+    """The answer is one `* ITEM` line per item, in order and in capitals, and then `last_line`."""
+
+    def grade(answer: str) -> str:
+        lines = [line.rstrip() for line in after_thinking(answer).splitlines() if line.strip()]
+        wanted = [_BULLET + item.upper() for item in items]
+        if not lines or lines[-1] != last_line:
+            return f"does not end with {last_line}"
+        if len(lines) - 1 != len(wanted):
+            return f"{len(lines) - 1} items instead of {len(wanted)}"
+        for got, want in zip(lines, wanted, strict=False):
+            if got != want:
+                return f"line {got[:40]!r} instead of {want!r}"
+        return ""
+
+    return grade
+
+
+def _folded(arguments: Mapping[str, object]) -> dict[str, object]:
+    """Arguments with text in one case and numbers as numbers, so that only their meaning is compared."""
+    return {
+        key: value.strip().rstrip(".").casefold() if isinstance(value, str) else value
+        for key, value in arguments.items()
+    }

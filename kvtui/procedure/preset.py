@@ -1,0 +1,317 @@
+"""Presets: what the procedure is to aim at, as TOML files that an operator can copy and change.
+
+A file with a mistake is refused as a whole, with the file, the key and what is allowed.
+"""
+
+from __future__ import annotations
+
+import stat
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from kvtui.core.errors import PresetError
+from kvtui.core.text import clean
+
+Transients = Literal["on-failure", "always"]
+
+_MAX_BYTES = 65536
+_MAX_TOKENS = 16 * 1024 * 1024
+_KV_TYPES = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+_ANSWER_ROOM = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One aim of the procedure. Contexts and depths are tokens, rates tokens per second.
+
+    Contexts are whole contexts (`-c`), which the engine divides by `n_parallel` unless `kv_unified`.
+    `stages` ascend and end at or above `target_context`. `max_per_request` and `max_live_tokens` (multi-user)
+    are prompt and answer together, of one request and of all in work. None: no limit, or measured (`reserve_gib`).
+    """
+
+    name: str
+    title: str
+    description: str
+    floor_context: int
+    baseline_context: int
+    baseline_depths: tuple[int, ...]
+    kv_type: str
+    stages: tuple[int, ...]
+    target_context: int
+    recall_positions: tuple[float, ...]
+    decode_tokens: int
+    repeats: int
+    min_decode_tps: float | None
+    min_prompt_tps: float | None
+    max_per_request: int | None
+    max_live_tokens: int | None
+    margin_gib: float
+    reserve_gib: float | None
+    n_parallel: int
+    kv_unified: bool
+    n_batch: int
+    n_ubatch: int
+    swa_full: bool
+    prefix_reuse: bool
+    cache_ram_mib: int
+    transients: Transients
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """One key of a preset file: the `Preset` field, a reader that raises ValueError, and what is allowed."""
+
+    field: str
+    read: Callable[[object], object]
+    allowed: str
+    default: object = ...
+
+
+def _whole(low: int, high: int) -> tuple[Callable[[object], object], str]:
+    def read(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise ValueError
+        return value
+
+    return read, f"a whole number from {low} to {high}"
+
+
+def _number(low: float, high: float) -> tuple[Callable[[object], object], str]:
+    def read(value: object) -> float:
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
+            raise ValueError
+        return float(value)
+
+    return read, f"a number from {low:g} to {high:g}"
+
+
+def _ascending(
+    item: tuple[Callable[[object], object], str], most: int
+) -> tuple[Callable[[object], object], str]:
+    read_item, allowed = item
+
+    def read(value: object) -> tuple[object, ...]:
+        if not isinstance(value, list) or not 1 <= len(value) <= most:
+            raise ValueError
+        items = tuple(read_item(each) for each in value)
+        if any(a >= b for a, b in zip(cast("tuple[Any, ...]", items), items[1:], strict=False)):
+            raise ValueError
+        return items
+
+    return read, f"a list of 1 to {most} ascending values, each {allowed}"
+
+
+def _one_of(*words: str) -> tuple[Callable[[object], object], str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise ValueError
+        return value
+
+    return read, "one of " + ", ".join(f'"{word}"' for word in words)
+
+
+def _flag() -> tuple[Callable[[object], object], str]:
+    def read(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError
+        return value
+
+    return read, "true or false"
+
+
+def _line() -> tuple[Callable[[object], object], str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not value.strip() or len(value) > 400:
+            raise ValueError
+        return clean(value)
+
+    return read, "text of 1 to 400 characters"
+
+
+_CONTEXT = _whole(256, _MAX_TOKENS)
+_KEYS: dict[str, dict[str, _Key]] = {
+    "": {
+        "title": _Key("title", *_line()),
+        "description": _Key("description", *_line()),
+    },
+    "floor": {"context": _Key("floor_context", *_CONTEXT, 8192)},
+    "baseline": {
+        "context": _Key("baseline_context", *_CONTEXT),
+        "depths": _Key("baseline_depths", *_ascending(_whole(256, _MAX_TOKENS), 8)),
+    },
+    "kv": {"type": _Key("kv_type", *_one_of(*_KV_TYPES), "q8_0")},
+    "stages": {
+        "contexts": _Key("stages", *_ascending(_CONTEXT, 16)),
+        "target": _Key("target_context", *_CONTEXT),
+        "recall_positions": _Key(
+            "recall_positions", *_ascending(_number(0, 1), 16), (0.02, 0.25, 0.5, 0.75, 0.98)
+        ),
+        "decode_tokens": _Key("decode_tokens", *_whole(16, 4096), 128),
+        "repeats": _Key("repeats", *_whole(1, 20), 1),
+    },
+    "limits": {
+        "min_decode_tps": _Key("min_decode_tps", *_number(0.1, 10_000), None),
+        "min_prompt_tps": _Key("min_prompt_tps", *_number(0.1, 1_000_000), None),
+        "max_per_request": _Key("max_per_request", *_CONTEXT, None),
+        "max_live_tokens": _Key("max_live_tokens", *_CONTEXT, None),
+    },
+    "memory": {
+        "margin_gib": _Key("margin_gib", *_number(0, 64), 1.0),
+        "reserve_gib": _Key("reserve_gib", *_number(0, 64), None),
+    },
+    "server": {
+        "n_parallel": _Key("n_parallel", *_whole(1, 64), 1),
+        "kv_unified": _Key("kv_unified", *_flag(), False),
+        "n_batch": _Key("n_batch", *_whole(32, 65536), 2048),
+        "n_ubatch": _Key("n_ubatch", *_whole(32, 65536), 512),
+        "swa_full": _Key("swa_full", *_flag(), False),
+        "prefix_reuse": _Key("prefix_reuse", *_flag(), True),
+        "cache_ram_mib": _Key("cache_ram_mib", *_whole(0, 1024 * 1024), 0),
+    },
+    "transients": {"run": _Key("transients", *_one_of("on-failure", "always"), "on-failure")},
+}
+
+
+def load_preset(name_or_path: str) -> Preset:
+    """The packaged preset of that name, or the one in that file (anything with a `/` or ending in `.toml`).
+
+    Raises PresetError: unknown name, unreadable file, broken TOML, a wrong key or value.
+    """
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        return _load(Path(name_or_path).expanduser())
+    known = {path.stem: path for path in _packaged()}
+    if name_or_path not in known:
+        raise PresetError(clean(name_or_path, 80), "", f"no such preset; {_suggest(name_or_path, known)}")
+    return _load(known[name_or_path])
+
+
+def list_presets() -> tuple[Preset, ...]:
+    """The packaged presets by name. Raises PresetError."""
+    return tuple(_load(path) for path in _packaged())
+
+
+def _packaged() -> list[Path]:
+    """The files of the wheel, or of the checkout that the package stands in."""
+    package = Path(str(resources.files("kvtui")))
+    for folder in (package / "presets", package.parent / "presets"):
+        if folder.is_dir():
+            return sorted(folder.glob("*.toml"))
+    return []
+
+
+def _load(path: Path) -> Preset:
+    shown = clean(str(path), 400)
+    document = _parse(shown, _read(path, shown))
+    fields: dict[str, object] = {"name": clean(path.stem, 80)}
+    _refuse_unknown(shown, "", document, [*_KEYS[""], *(table for table in _KEYS if table)])
+    for table, keys in _KEYS.items():
+        given = document.get(table, {}) if table else document
+        if not isinstance(given, dict):
+            raise PresetError(shown, table, f"must be a table: [{table}]")
+        if table:
+            _refuse_unknown(shown, table, given, list(keys))
+        for key, spec in keys.items():
+            fields[spec.field] = _value(shown, f"{table}.{key}" if table else key, spec, given.get(key, ...))
+    preset = Preset(**cast("dict[str, Any]", fields))
+    _check_together(shown, preset)
+    return preset
+
+
+def _read(path: Path, shown: str) -> str:
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise PresetError(shown, "", "is no regular file")
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise PresetError(shown, "", f"is larger than {_MAX_BYTES // 1024} KiB")
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PresetError(shown, "", f"is not UTF-8 at byte {error.start}") from None
+    except ValueError:
+        raise PresetError(shown, "", "is no file name") from None
+    except OSError as error:
+        raise PresetError(shown, "", clean((error.strerror or "cannot be read").lower())) from None
+
+
+def _parse(shown: str, text: str) -> Mapping[str, object]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PresetError(shown, "", f"is not TOML: {clean(str(error), 200)}") from None
+    except (ValueError, RecursionError):
+        raise PresetError(shown, "", "is not TOML that can be read") from None
+
+
+def _refuse_unknown(shown: str, table: str, given: Mapping[str, object], known: list[str]) -> None:
+    for key in given:
+        if key not in known:
+            where = f"{table}.{key}" if table else key
+            raise PresetError(shown, clean(where, 80), f"no such key; {_suggest(key, known)}")
+
+
+def _suggest(word: str, known: Mapping[str, object] | list[str]) -> str:
+    near = get_close_matches(word[:80], list(known), n=1, cutoff=0.6)
+    meant = f'did you mean "{near[0]}"? ' if near else ""
+    return f"{meant}allowed: {', '.join(known)}"
+
+
+def _value(shown: str, where: str, spec: _Key, given: object) -> object:
+    if given is ...:
+        if spec.default is ...:
+            raise PresetError(shown, where, f"is missing; it must be {spec.allowed}")
+        return spec.default
+    try:
+        return spec.read(given)
+    except ValueError:
+        raise PresetError(shown, where, f"is {_shown(given)}; it must be {spec.allowed}") from None
+
+
+def _shown(value: object) -> str:
+    """A value as it may stand in an error: short, one line, in TOML's words where they differ."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return f"[{', '.join(_shown(each) for each in value[:8] if not isinstance(each, list))}]"
+    return clean(f'"{value}"' if isinstance(value, str) else str(value), 60)
+
+
+def _check_together(shown: str, preset: Preset) -> None:
+    """What no single key shows."""
+    deepest = preset.baseline_depths[-1]
+    if deepest + _ANSWER_ROOM > preset.baseline_context:
+        room = preset.baseline_context - _ANSWER_ROOM
+        raise PresetError(
+            shown,
+            "baseline.depths",
+            f"{deepest} leaves no room for an answer; at most {room} in baseline.context",
+        )
+    if preset.target_context > preset.stages[-1]:
+        raise PresetError(
+            shown,
+            "stages.target",
+            f"is {preset.target_context}; at most the last of stages.contexts, {preset.stages[-1]}",
+        )
+    if preset.n_ubatch > preset.n_batch:
+        raise PresetError(
+            shown, "server.n_ubatch", f"is {preset.n_ubatch}; at most server.n_batch, {preset.n_batch}"
+        )
+    live = preset.max_live_tokens
+    if live is not None and preset.max_per_request is not None and preset.max_per_request > live:
+        raise PresetError(
+            shown, "limits.max_per_request", f"is {preset.max_per_request}; at most max_live_tokens, {live}"
+        )
+    if live is not None and live > preset.stages[-1]:
+        raise PresetError(
+            shown,
+            "limits.max_live_tokens",
+            f"is {live}; at most the last of stages.contexts, {preset.stages[-1]}",
+        )
