@@ -1,0 +1,55 @@
+"""Ends a blocking HTTP request from outside: the connection is shut down when an event is set."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from threading import Event, Thread
+from types import TracebackType
+from typing import Any, Self
+
+from kvtui.core.errors import Cancelled
+
+_POLL_S = 0.05
+
+
+class Cancelling:
+    """Watches `cancel` while the request in its `with` block is under way. Without an event it does nothing."""
+
+    def __init__(self, cancel: Event | None) -> None:
+        self._cancel = cancel
+        self._done = Event()
+        self._socket: socket.socket | None = None
+        self._thread: Thread | None = None
+
+    def __enter__(self) -> Self:
+        self.check()
+        if self._cancel is not None:
+            self._thread = Thread(target=self._watch, name="cancel-request", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def check(self) -> None:
+        """Raise Cancelled if the event is set."""
+        if self._cancel is not None and self._cancel.is_set():
+            raise Cancelled
+
+    def trace(self, event: str, info: dict[str, Any]) -> None:
+        """To be handed to the HTTP library: takes the socket as soon as the connection is made."""
+        if event == "connection.connect_tcp.complete":
+            self._socket = info["return_value"].get_extra_info("socket")
+
+    def _watch(self) -> None:
+        assert self._cancel is not None
+        while not self._done.wait(_POLL_S):
+            if self._cancel.is_set() and self._socket is not None:
+                with suppress(OSError):  # closed already: the request has ended by itself
+                    self._socket.shutdown(socket.SHUT_RDWR)
+                return

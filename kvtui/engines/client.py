@@ -1,0 +1,211 @@
+"""Questions to a running llama.cpp server over HTTP. The only module that knows httpx.
+
+Answers are untrusted: their size is bounded, what is shown is cleaned, and rubbish is a RequestError. Token
+ids, templates and detokenized text are exact, because they go back to the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import httpx
+
+from kvtui.core.errors import EngineGone, RequestError
+from kvtui.engines.cancelling import Cancelling
+from kvtui.engines.refusals import refusal
+from kvtui.engines.stream import AnswerReader, event_data, json_object, plain
+from kvtui.probes.asking import Completion
+
+Health = Literal["ready", "loading", "silent", "failing"]
+
+_BODY_LIMIT = 64 << 20
+_REFUSAL_LIMIT = 1 << 16
+
+
+class EngineClient:
+    """One engine at `base_url`. `stall_s`: the longest silence of a working engine before it counts as hung.
+
+    May be used by several threads at once. Every method but `health` raises RequestError (refused, rubbish,
+    too late), EngineGone (connection refused or lost) or Cancelled.
+    """
+
+    def __init__(self, base_url: str, *, timeout_s: float = 30.0, stall_s: float = 900.0) -> None:
+        self.base_url = base_url
+        self._stall = httpx.Timeout(timeout_s, read=stall_s)
+        self._http = httpx.Client(
+            base_url=base_url,
+            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
+            trust_env=False,
+            headers={"Accept-Encoding": "identity"},
+            limits=httpx.Limits(max_keepalive_connections=0),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def health(self, timeout_s: float = 1.0) -> Health:
+        """`ready`, `loading` (503), `silent` (nobody answers) or `failing` (any other answer). Never raises."""
+        try:
+            with self._http.stream("GET", "/health", timeout=timeout_s) as response:
+                status = response.status_code
+        except (httpx.HTTPError, httpx.StreamError):
+            return "silent"
+        return "ready" if status == 200 else "loading" if status == 503 else "failing"
+
+    def props(self) -> dict[str, Any]:
+        """What `/props` says: `default_generation_settings.n_ctx` is the usable context of one slot."""
+        props: dict[str, Any] = _cleaned(self._ask("GET", "/props"))
+        return props
+
+    def model_meta(self) -> dict[str, Any]:
+        """The `meta` of `/v1/models`: `n_ctx_train`, `n_params`, `size` (bytes), ..; empty where not told."""
+        answer = self._ask("GET", "/v1/models")
+        try:
+            meta = answer["data"][0]["meta"]
+        except (LookupError, TypeError):
+            return {}
+        return _cleaned(meta) if isinstance(meta, dict) else {}
+
+    def slots(self) -> list[dict[str, Any]]:
+        """The state of every slot, as `/slots` tells it."""
+        answer = self._ask("GET", "/slots", wanted=list)
+        return [_cleaned(slot) for slot in answer if isinstance(slot, dict)]
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Token ids of `text` by the engine's own tokenizer."""
+        body = {"content": text, "add_special": add_special, "parse_special": parse_special}
+        tokens = self._ask("POST", "/tokenize", body).get("tokens")
+        if not isinstance(tokens, list) or not all(type(t) is int for t in tokens):
+            raise RequestError("the engine's /tokenize answered without token ids")
+        return tokens
+
+    def detokenize(self, tokens: list[int]) -> str:
+        """The exact text of `tokens`. To be given back to the engine, not to be shown."""
+        return self._text("/detokenize", {"tokens": tokens}, "content")
+
+    def apply_template(self, messages: list[dict[str, str]]) -> str:
+        """The exact prompt that the model's chat template makes of `messages`, thinking switched off if it can."""
+        body = {"messages": messages, "chat_template_kwargs": {"enable_thinking": False}}
+        return self._text("/apply-template", body, "prompt")
+
+    def complete(
+        self,
+        prompt: list[int] | str,
+        n_predict: int,
+        *,
+        cache_prompt: bool,
+        ignore_eos: bool = False,
+        stop: tuple[str, ...] = (),
+        seed: int = 0,
+        temperature: float = 0.0,
+        on_progress: Callable[[int, int, float], None] | None = None,
+        on_token: Callable[[int], None] | None = None,
+        cancel: Event | None = None,
+    ) -> Completion:
+        """Process `prompt` and generate up to `n_predict` tokens, greedily unless `temperature` says otherwise.
+
+        `on_progress(processed, total, seconds)` while the prompt is processed, in tokens; `on_token(n)` after
+        every token. `cancel` closes the connection within a tenth of a second, and the engine drops the work.
+        """
+        body = {
+            "prompt": prompt,
+            "n_predict": n_predict,
+            "cache_prompt": cache_prompt,
+            "ignore_eos": ignore_eos,
+            "stop": list(stop),
+            "seed": seed,
+            "temperature": temperature,
+            "stream": True,
+            "return_progress": True,
+            "return_tokens": True,
+        }
+        reader = AnswerReader(n_predict, on_progress, on_token)
+        with self._open("POST", "/completion", body, cancel, self._stall) as (response, cancelling):
+            for data in event_data(response.iter_raw()):
+                cancelling.check()
+                if reader.feed(data):
+                    break
+        return reader.completion(lambda text: self.tokenize(text, add_special=False, parse_special=False))
+
+    def _text(self, path: str, body: dict[str, Any], field: str) -> str:
+        text = self._ask("POST", path, body).get(field)
+        if not isinstance(text, str):
+            raise RequestError(f"the engine's {path} answered without text")
+        return text
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None, *, wanted: type = dict) -> Any:
+        with self._open(method, path, body, None, None) as (response, _):
+            answer = json_object(_bounded(response, _BODY_LIMIT, path), path)
+        if not isinstance(answer, wanted):
+            raise RequestError(f"the engine's {path} answered with the wrong kind of JSON")
+        return answer
+
+    @contextmanager
+    def _open(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None,
+        cancel: Event | None,
+        timeout: httpx.Timeout | None,
+    ) -> Iterator[tuple[httpx.Response, Cancelling]]:
+        """An answer with status 200, everything else translated to our errors."""
+        with Cancelling(cancel) as cancelling:
+            try:
+                with self._http.stream(
+                    method,
+                    path,
+                    json=body,
+                    timeout=self._http.timeout if timeout is None else timeout,
+                    extensions={"trace": cancelling.trace},
+                ) as response:
+                    if response.status_code != 200:
+                        raise refusal(response.status_code, _bounded(response, _REFUSAL_LIMIT, path))
+                    yield response, cancelling
+            except (httpx.HTTPError, httpx.StreamError) as error:
+                cancelling.check()
+                if isinstance(error, httpx.TimeoutException):
+                    raise RequestError(f"the engine did not answer {path} in time", kind="timeout") from error
+                if isinstance(error, httpx.TransportError) and not _is_rubbish(error):
+                    raise EngineGone(f"the connection to the engine broke at {path}") from error
+                raise RequestError(f"the engine's answer to {path} cannot be read") from error
+        cancelling.check()
+
+
+def _is_rubbish(error: httpx.HTTPError) -> bool:
+    """An answer that is no HTTP, told apart from a connection that ended before its answer did."""
+    return isinstance(error, httpx.RemoteProtocolError) and not (
+        "disconnected" in str(error) or "peer closed" in str(error)
+    )
+
+
+def _bounded(response: httpx.Response, limit: int, path: str) -> bytes:
+    body = bytearray()
+    for chunk in response.iter_raw():
+        body += chunk
+        if len(body) > limit:
+            raise RequestError(f"the engine's answer to {path} is larger than {limit >> 10} KiB")
+    return bytes(body)
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value]
+    if isinstance(value, dict):
+        return {plain(str(key)): _cleaned(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,49 @@
+"""Finds an engine: the operator's llama-server, else the embedded one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+
+from kvtui.core.errors import InputError
+from kvtui.core.text import clean
+from kvtui.engines.base import Engine
+from kvtui.engines.llama_server import LlamaServer
+
+ENV_ENGINE = "LLAMA_SERVER_BIN"
+_GET_ONE = "pip install 'kvtui[demo]' brings an embedded one; --engine-bin takes the path of yours"
+
+
+def find_engine(engine_bin: str | None) -> Engine:
+    """The engine at `engine_bin`, else at `LLAMA_SERVER_BIN`, else on PATH, else the embedded one.
+
+    Raises InputError when there is none, or a given path is no program.
+    """
+    given = engine_bin or os.environ.get(ENV_ENGINE)
+    if given:
+        program = shutil.which(os.path.expanduser(given))
+        if program is None:
+            where = "--engine-bin" if engine_bin else ENV_ENGINE
+            raise InputError(
+                f"{clean(given)}: not a program that can be run", hint=f"{where} wants a llama-server"
+            )
+        return LlamaServer((os.path.abspath(program),))
+    if (found := shutil.which("llama-server")) is not None:
+        return LlamaServer((os.path.abspath(found),))
+    if embedded_is_installed():
+        return embedded_engine()
+    raise InputError("no engine found", hint=_GET_ONE)
+
+
+def embedded_engine() -> Engine:
+    """llama.cpp in a Python process of its own. Raises InputError when it is not installed."""
+    if not embedded_is_installed():
+        raise InputError("the embedded engine is not installed", hint="pip install 'kvtui[demo]'")
+    return LlamaServer((sys.executable, "-P", "-m", "kvtui.engines.embedded"), label="embedded llama.cpp")
+
+
+def embedded_is_installed() -> bool:
+    """Whether the wheel with the engine is there; it is not loaded for the answer."""
+    return importlib.util.find_spec("xllamacpp") is not None

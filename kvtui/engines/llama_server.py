@@ -1,0 +1,139 @@
+"""llama-server, the operator's or the embedded stand-in: what its build can do, and the exact command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from threading import Timer
+
+from kvtui.core.config import RunConfig
+from kvtui.core.errors import StartError
+from kvtui.engines.base import Abilities, Command, Missing
+from kvtui.engines.llama_help import read_abilities
+from kvtui.engines.process import EngineProcess
+
+_ASK_LIMIT_S = 60.0
+_ASK_LIMIT_BYTES = 1 << 20
+_PROVEN_BY_LOG = "the log's lines on KV cells, types and sizes"
+
+
+class LlamaServer:
+    """Implements `Engine` for a program that takes llama-server's options; `argv_prefix` starts it."""
+
+    def __init__(self, argv_prefix: tuple[str, ...], label: str = "llama-server") -> None:
+        self._prefix = argv_prefix
+        self._label = label
+        self._abilities: Abilities | None = None
+
+    @property
+    def label(self) -> str:
+        """`llama-server b11434`; without the build until `abilities` was asked."""
+        build = self._abilities.build if self._abilities is not None else None
+        return f"{self._label} {build}" if build else self._label
+
+    def abilities(self) -> Abilities:
+        """What `--help` and `--version` say; asked once. Raises StartError (missing)."""
+        if self._abilities is None:
+            found = read_abilities(self._ask("--help"), self._ask("--version"))
+            if not found.options & {"--ctx-size", "-c"}:
+                raise StartError(
+                    "missing",
+                    f"{self._prefix[0]} does not answer --help as llama-server does",
+                    hint="--engine-bin takes the path of a llama-server program",
+                )
+            self._abilities = found
+        return self._abilities
+
+    def command(self, config: RunConfig, port: int) -> Command:
+        """Everything explicit, so that nothing depends on a default that differs between builds."""
+        line = _Line(self.abilities())
+        line.add(("-m", "--model"), config.model)
+        line.add(("-c", "--ctx-size"), str(config.n_ctx))
+        line.add(("-ctk", "--cache-type-k"), config.type_k, "the type of the keys")
+        line.add(("-ctv", "--cache-type-v"), config.type_v, "the type of the values")
+        line.flash_attn(config.flash_attn)
+        line.add(("-np", "--parallel"), str(config.n_parallel), "the number of slots")
+        line.kv_unified(config.kv_unified)
+        line.add(("-b", "--batch-size"), str(config.n_batch), "the batch size")
+        line.add(("-ub", "--ubatch-size"), str(config.n_ubatch), "the micro-batch size")
+        if config.n_gpu_layers is not None:
+            line.add(("-ngl", "--n-gpu-layers"), str(config.n_gpu_layers), "the layers on the GPU")
+        if config.n_cpu_moe is not None:
+            line.add(("-ncmoe", "--n-cpu-moe"), str(config.n_cpu_moe), "experts kept on the CPU")
+        if not config.kv_offload:
+            line.add(("-nkvo", "--no-kv-offload"), None, "the KV cache kept in host memory")
+        if config.swa_full:
+            line.add(("--swa-full",), None, "a full-size sliding-window cache")
+        if config.threads is not None:
+            line.add(("-t", "--threads"), str(config.threads), "the number of threads")
+        line.add(("-lv", "--verbosity", "--log-verbosity"), "4", _PROVEN_BY_LOG)
+        line.add(("-fit", "--fit"), "off")
+        line.add(("-cram", "--cache-ram"), str(config.cache_ram_mib))
+        line.add(("--host",), "127.0.0.1")
+        line.add(("--port",), str(port))
+        return Command((*self._prefix, *line.words, *config.extra), config.env, tuple(line.missing))
+
+    def launch(self, config: RunConfig, log_path: Path, on_log: Callable[[list[str]], None]) -> EngineProcess:
+        """Start it on a free port. Call it from the thread that lives as long as the run (see guard)."""
+        self.abilities()
+        return EngineProcess(self.label, lambda port: self.command(config, port), log_path, on_log)
+
+    def _ask(self, option: str) -> str:
+        try:
+            process = subprocess.Popen(
+                (*self._prefix, option),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise StartError("missing", f"{self._prefix[0]}: {error.strerror or error}") from error
+        with process:
+            assert process.stdout is not None
+            limit = Timer(_ASK_LIMIT_S, os.killpg, (process.pid, 9))
+            limit.start()
+            try:
+                answer = process.stdout.read(_ASK_LIMIT_BYTES)
+            finally:
+                in_time = limit.is_alive()
+                limit.cancel()
+                process.kill()
+        if not in_time:
+            raise StartError("missing", f"{self._prefix[0]} did not answer {option} in {_ASK_LIMIT_S:.0f} s")
+        return answer.decode("utf-8", "replace")
+
+
+class _Line:
+    """The command line as it grows, with what the build does not know left out."""
+
+    def __init__(self, abilities: Abilities) -> None:
+        self._abilities = abilities
+        self.words: list[str] = []
+        self.missing: list[Missing] = []
+
+    def add(self, names: tuple[str, ...], value: str | None, lost: str = "") -> None:
+        """The first of `names` that the build knows. `lost`: what is unproven without it, empty if nothing."""
+        name = next((n for n in names if n in self._abilities.options), None)
+        if name is not None:
+            self.words += [name] if value is None else [name, value]
+        elif lost:
+            self.missing.append(Missing(names[-1], lost))
+
+    def flash_attn(self, wanted: str) -> None:
+        """`-fa on|off|auto`, or the bare flag of builds before September 2025, whose default is off."""
+        if self._abilities.flash_attn_takes_value:
+            self.add(("-fa", "--flash-attn"), wanted, "flash attention")
+        elif wanted == "on":
+            self.add(("-fa", "--flash-attn"), None, "flash attention")
+        elif wanted == "auto":
+            self.missing.append(Missing("--flash-attn auto", "flash attention: this build leaves it off"))
+
+    def kv_unified(self, wanted: bool) -> None:
+        """Builds that know `-kvu` alone do not unify unless asked."""
+        if wanted:
+            self.add(("-kvu", "--kv-unified"), None, "one pool of cells for all slots")
+        elif "--kv-unified" not in self._abilities.options or "--no-kv-unified" in self._abilities.options:
+            self.add(("--no-kv-unified",), None, "that each slot has its own cells")

@@ -1,0 +1,226 @@
+"""One engine process: launched under the guard, watched until it answers, ended with everything it started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+
+from kvtui.core.errors import Cancelled, StartError
+from kvtui.engines import guard
+from kvtui.engines.base import Command, StartProgress
+from kvtui.engines.failure import describe_exit, is_port_clash, last_words
+from kvtui.engines.logtail import LogTail
+from kvtui.engines.watch import Quiet
+from kvtui.gpu import host
+from kvtui.logs.facts import EngineFacts
+
+_HOST = "127.0.0.1"
+_POLL_S = 0.1
+_TERM_S = 5.0
+_KILL_S = 10.0
+_FOREIGN_S = 10.0
+_DROPPED_ENV = (
+    "LLAMA_API_KEY",
+    "LLAMA_ARG_API_KEY",
+    "LLAMA_ARG_API_PREFIX",
+    "LLAMA_ARG_SSL_KEY_FILE",
+    "LLAMA_ARG_SSL_CERT_FILE",
+)
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class EngineProcess:
+    """A started engine; implements `Running`.
+
+    `command` makes the command line for a port. If somebody takes the port before the engine does, it is
+    started once more on another one in `wait_ready`: `pid`, `base_url` and `command` then change.
+
+    Create it in the thread that lives as long as the run: the engine dies with that thread (see guard).
+    """
+
+    def __init__(
+        self,
+        label: str,
+        make_command: Callable[[int], Command],
+        log_path: Path,
+        on_log: Callable[[list[str]], None],
+        *,
+        pick_port: Callable[[], int] = free_port,
+        quiet_limit_s: float = 120.0,
+    ) -> None:
+        self._label = label
+        self._make_command = make_command
+        self._log_path = log_path
+        self._on_log = on_log
+        self._pick_port = pick_port
+        self._quiet_limit_s = quiet_limit_s
+        self._swept = False
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        """The engine's process id: the guard becomes the engine."""
+        return self._process.pid
+
+    @property
+    def base_url(self) -> str:
+        """Where it answers HTTP."""
+        return f"http://{_HOST}:{self._port}"
+
+    @property
+    def log_path(self) -> Path:
+        """The file with everything it printed."""
+        return self._log_path
+
+    @property
+    def command(self) -> Command:
+        """The exact command line that runs."""
+        return self._command
+
+    def facts(self) -> EngineFacts:
+        """What its log proves up to now."""
+        return self._log.facts()
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for a signal."""
+        code = self._process.poll()
+        if code is not None and not self._swept:
+            self._swept = True
+            self._signal(signal.SIGKILL)  # what it started and left behind
+        return code
+
+    def wait_ready(self, timeout_s: float, cancel: Event, progress: Callable[[StartProgress], None]) -> float:
+        """Wait until it answers; returns the load time in seconds.
+
+        Raises StartError (crashed, hung, port, missing) or Cancelled. The process is not ended by either.
+        """
+        try:
+            return self._wait(timeout_s, cancel, progress)
+        except _PortTaken:
+            self.stop()
+            self._start()
+        try:
+            return self._wait(timeout_s, cancel, progress)
+        except _PortTaken as error:
+            raise StartError(
+                "port",
+                f"{self._label} could not listen on {self.base_url}: {error}",
+                hint="another program takes every port it is given",
+                exit_code=self.exit_code(),
+            ) from None
+
+    def stop(self) -> int | None:
+        """End it and everything in its process group: TERM, then KILL. Safe to call twice."""
+        code = self.exit_code()
+        if code is None:
+            self._signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_TERM_S)
+            self._signal(signal.SIGKILL)
+            self._swept = True
+            with suppress(subprocess.TimeoutExpired):  # a process in uninterruptible sleep cannot be reaped
+                code = self._process.wait(_KILL_S)
+        self._log.close()
+        return code
+
+    def _start(self) -> None:
+        self._swept = False
+        self._port = self._pick_port()
+        self._command = self._make_command(self._port)
+        argv = (sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), "--", *self._command.argv)
+        self._launched = time.monotonic()
+        with self._log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(self._command),
+                start_new_session=True,
+            )
+        self._log = LogTail(self._log_path, self._on_log)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    def _wait(self, timeout_s: float, cancel: Event, progress: Callable[[StartProgress], None]) -> float:
+        from kvtui.engines.client import EngineClient
+
+        quiet = Quiet(self._quiet_limit_s)
+        answered: float | None = None
+        with EngineClient(self.base_url) as client:
+            while True:
+                if self.exit_code() is not None:
+                    raise self._crash()
+                now = time.monotonic()
+                seconds = now - self._launched
+                health = client.health()
+                if health == "ready":
+                    answered = now if answered is None else answered
+                    if host.listens(self.pid, self._port) is not False or now - answered > _FOREIGN_S:
+                        return time.monotonic() - self._launched
+                stage = {"loading": "loading the model", "ready": "ready"}.get(health, "starting")
+                progress(StartProgress(seconds, stage, self._log.size))
+                if seconds > timeout_s:
+                    raise self._hung(f"was not ready after {timeout_s:.0f} s")
+                activity = (self._log.size, host.cpu_seconds(self.pid), host.resident_bytes(self.pid))
+                if quiet.too_long(now, activity):
+                    raise self._hung(f"did nothing for {self._quiet_limit_s:.0f} s while loading")
+                if cancel.wait(_POLL_S):
+                    raise Cancelled
+
+    def _crash(self) -> Exception:
+        code = self.exit_code()
+        assert code is not None
+        self._log.close()
+        text = self._log_text()
+        if is_port_clash(text):
+            return _PortTaken(last_words(text, self.facts()))
+        words = last_words(text, self.facts())
+        what = f"{self._label} {describe_exit(code)} before it was ready"
+        return StartError(
+            "missing" if code == guard.CANNOT_RUN and "cannot run" in words else "crashed",
+            f"{what}: {words}" if words else f"{what} and said nothing",
+            hint=f"its log is {self._log_path}",
+            exit_code=code,
+        )
+
+    def _hung(self, what: str) -> StartError:
+        words = last_words(self._log_text(), self.facts())
+        return StartError(
+            "hung",
+            f"{self._label} {what}" + (f"; its last words: {words}" if words else ""),
+            hint=f"its log is {self._log_path}",
+        )
+
+    def _log_text(self) -> str:
+        with self._log_path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - (1 << 16)))
+            return file.read().decode("utf-8", "replace")
+
+
+class _PortTaken(Exception):
+    """The engine died because somebody else listens on its port."""
+
+
+def _environment(command: Command) -> dict[str, str]:
+    """Ours, without what would keep kvtui from reaching the engine, plus what the run sets."""
+    env = {name: value for name, value in os.environ.items() if name not in _DROPPED_ENV}
+    return env | {"NO_COLOR": "1"} | dict(command.env)

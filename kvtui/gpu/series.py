@@ -1,0 +1,87 @@
+"""What a run's samples come to: exact peaks per phase, and a series thin enough to store and to draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kvtui.gpu.samples import PHASES, Phase, PhasePeak, Sample
+
+MAX_POINTS = 400
+_MEASURES = ("engine_bytes", "used_bytes", "host_bytes")
+_ROOM = MAX_POINTS - len(PHASES) * len(_MEASURES)
+
+
+@dataclass
+class _PhaseSums:
+    n_samples: int = 0
+    seconds: float = 0.0
+    highest: dict[str, Sample] = field(default_factory=dict)
+
+    def add(self, sample: Sample) -> None:
+        self.n_samples += 1
+        for measure in _MEASURES:
+            value = getattr(sample, measure)
+            best = self.highest.get(measure)
+            if value is not None and (best is None or value > getattr(best, measure)):
+                self.highest[measure] = sample
+
+    def value(self, measure: str) -> int | None:
+        best = self.highest.get(measure)
+        return None if best is None else getattr(best, measure)
+
+
+class Series:
+    """Collects samples in bounded memory."""
+
+    def __init__(self) -> None:
+        self._phases: dict[Phase, _PhaseSums] = {}
+        self._points: list[Sample] = []
+
+    def add(self, sample: Sample, ended: tuple[Phase, ...] = ()) -> None:
+        """Count `sample` for its phase, and for the phases that ended with it."""
+        for phase in {sample.phase, *ended}:
+            self._phases.setdefault(phase, _PhaseSums()).add(sample)
+        self._points.append(sample)
+        if len(self._points) >= 2 * _ROOM:
+            self._points = _halved(self._points)
+
+    def spent(self, phase: Phase, seconds: float) -> None:
+        """Count time for `phase`."""
+        self._phases.setdefault(phase, _PhaseSums()).seconds += seconds
+
+    def peaks(self) -> tuple[PhasePeak, ...]:
+        """One per phase that had a sample. `at` is when `engine_bytes` (else `used_bytes`) peaked."""
+        return tuple(_peak(phase, self._phases[phase]) for phase in PHASES if self._samples_of(phase))
+
+    def points(self) -> tuple[Sample, ...]:
+        """At most MAX_POINTS samples in order of time; every phase's peaks are among them."""
+        points = self._points if len(self._points) <= _ROOM else _halved(self._points)
+        peaks = (sample for sums in self._phases.values() for sample in sums.highest.values())
+        return tuple(sorted({*points, *peaks}, key=lambda sample: sample.t))
+
+    def _samples_of(self, phase: Phase) -> int:
+        return self._phases[phase].n_samples if phase in self._phases else 0
+
+
+def _peak(phase: Phase, sums: _PhaseSums) -> PhasePeak:
+    highest = sums.highest.get("engine_bytes") or sums.highest.get("used_bytes")
+    return PhasePeak(
+        phase=phase,
+        engine_bytes=sums.value("engine_bytes"),
+        used_bytes=sums.value("used_bytes"),
+        host_bytes=sums.value("host_bytes"),
+        at=0.0 if highest is None else highest.t,
+        n_samples=sums.n_samples,
+        seconds=sums.seconds,
+    )
+
+
+def _halved(points: list[Sample]) -> list[Sample]:
+    """The higher one of every two neighbours."""
+    pairs = zip(points[::2], points[1::2], strict=False)
+    kept = [max(pair, key=_height) for pair in pairs]
+    return kept if len(points) % 2 == 0 else [*kept, points[-1]]
+
+
+def _height(sample: Sample) -> tuple[int, int]:
+    return sample.engine_bytes or 0, sample.used_bytes or 0
