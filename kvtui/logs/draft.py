@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ MAX_KEPT = 64
 
 Stage = Literal["startup", "fit", "weights", "context", "kv", "recurrent", "compute", "mmproj", "ready"]
 
+_RANK: dict[EngineName, int] = {"unknown": 0, "llama.cpp": 1, "ik_llama.cpp": 2, "ollama": 3, "vllm": 4}
 _CONTEXT_FIELDS = frozenset(f.name for f in fields(ContextFacts))
 
 
@@ -84,6 +86,13 @@ class Draft:
     def __init__(self) -> None:
         self.engine: EngineName = "unknown"
         self.launch = 1
+        self.server_build: str | None = None
+        self.server_requested: dict[str, Any] = {}
+        self.server_lines: dict[str, int] = {}
+        self.server_fixed: set[str] = set()
+        self.server_default_ctx: int | None = None
+        self.actual_of: Callable[[Draft], dict[str, Any]] | None = None
+        self.past: deque[tuple[dict[str, Any], Outcome]] = deque(maxlen=MAX_KEPT)
         self.contexts: deque[ContextDraft] = deque(maxlen=MAX_KEPT)
         self.texts: dict[int, str] = {}
         self.n_lines = 0
@@ -102,7 +111,6 @@ class Draft:
         self.model_buffers: list[BufferFacts] = []
         self.offloaded: tuple[int, int] | None = None
         self.slots = SlotFacts()
-        self.actual: dict[str, Any] = {}
         self.failures: deque[FailureFacts] = deque(maxlen=MAX_KEPT)
         self.notes: dict[str, deque[Note]] = {}
         self.lines: dict[str, int] = {}
@@ -112,6 +120,8 @@ class Draft:
 
     def new_launch(self) -> None:
         """The engine starts again in the same log: its contexts stay, all that a launch has once begins anew."""
+        if self.actual_of is not None:
+            self.past.append((self.actual_of(self), self._outcome()))
         self.launch += 1
         self._reset_launch()
 
@@ -132,6 +142,11 @@ class Draft:
         """The line being read."""
         return self._at[1]
 
+    def claim(self, engine: EngineName) -> None:
+        """The line is this engine's. Who wraps another (Ollama) or is its fork (ik) stays what it is."""
+        if _RANK[engine] > _RANK[self.engine]:
+            self.engine = engine
+
     def fact(self, name: str, value: object) -> None:
         """A top-level fact, proven by the line being read."""
         setattr(self, name, value)
@@ -139,8 +154,11 @@ class Draft:
 
     def note(self, kind: str, *values: str) -> None:
         """Evidence for a finding: the newest lines of a kind are kept."""
-        kept = self.notes.setdefault(kind, deque(maxlen=MAX_KEPT))
-        kept.append(Note(kind, self.here(), values))
+        self.keep_note(kind, self.here(), values)
+
+    def keep_note(self, kind: str, line: int, values: tuple[str, ...]) -> None:
+        """The same for a line that was read earlier."""
+        self.notes.setdefault(kind, deque(maxlen=MAX_KEPT)).append(Note(kind, line, values))
 
     def fail(
         self, phase: FailurePhase, kind: Literal["oom", "refused", "crash", "other"], **more: Any
@@ -198,7 +216,8 @@ class Draft:
         return [c for c in self.contexts if not (c.dry_run or c.only_pretends or c.is_empty)]
 
     def _forget_texts(self) -> None:
-        used = set(self.lines.values()) | {n.line for kept in self.notes.values() for n in kept}
+        used = set(self.lines.values()) | set(self.server_lines.values())
+        used |= {n.line for kept in self.notes.values() for n in kept}
         used |= {f.line for f in self.failures if f.line} | {b.line for b in self.model_buffers if b.line}
         used |= {d.line for d in self.devices.values() if d.line} | {self.slots.line or 0}
         for c in self.contexts:
@@ -218,25 +237,39 @@ class Draft:
         last = self.failures[-1]
         return "failed" if last.kind != "other" and (last.line or 0) >= max(newest) else "unknown"
 
+    def _served(self) -> tuple[dict[str, Any], Outcome]:
+        """The load that generates text: the newest with a KV cache or a failure, else the newest of all.
+
+        An embedding model beside it has no cache and is no rival.
+        """
+        if self.actual_of is None:
+            return {}, self._outcome()
+        loads = [*self.past, (self.actual_of(self), self._outcome())]
+        for facts, outcome in reversed(loads):
+            if outcome == "failed" or any(name.startswith("kv_") for name in facts):
+                return facts, outcome
+        return loads[-1]
+
     def freeze(self) -> EngineFacts:
         """The facts as they stand; findings are added by the caller."""
         slots = self.slots
+        actual, outcome = self._served()
         return EngineFacts(
             engine=self.engine,
-            build=self.build,
+            build=self.server_build or self.build,
             commit=self.commit,
             compiler=self.compiler,
-            outcome=self._outcome(),
-            requested=dict(self.requested),
+            outcome=outcome,
+            requested={**self.requested, **self.server_requested},
             devices=tuple(self.devices.values()),
             contexts=tuple(c.freeze() for c in self.real_contexts()),
             slots=slots if slots != SlotFacts() else None,
             model_buffers=tuple(self.model_buffers),
             offloaded=self.offloaded,
-            actual=dict(self.actual) or None,
+            actual=actual or None,
             failures=tuple(self.failures),
             system_info=self.system_info,
             n_lines=self.n_lines,
-            lines=dict(self.lines),
+            lines={**self.server_lines, **self.lines},
             texts=dict(self.texts),
         )

@@ -9,19 +9,19 @@ from kvtui.logs.rules import rule
 
 
 def _is_ik(d: Draft, m: re.Match[str]) -> None:
-    d.engine = "ik_llama.cpp"
+    d.claim("ik_llama.cpp")
 
 
 def _build(d: Draft, m: re.Match[str]) -> None:
-    if d.has_begun:
+    if d.has_begun and d.engine != "ollama":
         d.new_launch()
-    d.engine = "ik_llama.cpp"
+    d.claim("ik_llama.cpp")
     d.fact("build", f"b{m['number']}")
     d.fact("commit", m["commit"])
 
 
 def _mla_split(d: Draft, m: re.Match[str]) -> None:
-    d.engine = "ik_llama.cpp"
+    d.claim("ik_llama.cpp")
     d.memory["kind"] = "mla"
 
 

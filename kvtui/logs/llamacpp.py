@@ -19,15 +19,15 @@ _FLASH = {"enabled": "enabled", "1": "enabled", "disabled": "disabled", "0": "di
 
 
 def _new_launch(d: Draft, m: re.Match[str]) -> None:
-    if d.has_begun:
+    if d.has_begun and d.engine != "ollama":
         d.new_launch()
-    d.engine = "llama.cpp"
+    d.claim("llama.cpp")
 
 
 def _build(d: Draft, m: re.Match[str]) -> None:
-    if d.has_begun:
+    if d.has_begun and d.engine != "ollama":
         d.new_launch()
-    d.engine = "llama.cpp"
+    d.claim("llama.cpp")
     if m["number"] != "0":
         d.fact("build", f"b{m['number']}")
     if m["commit"] != "unknown":
@@ -66,7 +66,9 @@ def _fit_failed(d: Draft, m: re.Match[str]) -> None:
 def _model_begins(d: Draft, m: re.Match[str]) -> None:
     if d.stage == "fit":
         return
-    if d.outcome != "unknown":
+    if d.engine == "ollama":
+        pass  # its loads begin with a runner's start; more metadata is a look at the vocabulary
+    elif d.outcome != "unknown":
         d.new_launch()
     elif any(c.launch == d.launch for c in d.real_contexts()):
         d.next_role = "draft"

@@ -7,12 +7,15 @@ import re
 from kvtui.logs.commandline import PROGRAM, environment, requested, tokens
 from kvtui.logs.draft import Draft
 from kvtui.logs.rules import rule
+from kvtui.logs.slog import is_record
 
 _CRASH = re.compile(r"Segmentation fault|core dumped|\bAborted\b|\bKilled\b|terminated by")
 
 
 def command_line(d: Draft, text: str) -> bool:
     """Read `text` as a command line, or as the next line of one; True when it was."""
+    if is_record(text):
+        return False
     start = PROGRAM.search(text)
     if start is None:
         if not d.memory.get("command_open") or not text.lstrip().startswith("-"):

@@ -93,7 +93,7 @@ def _fatal(d: Draft, m: re.Match[str]) -> None:
 
 
 def _arguments(d: Draft, m: re.Match[str]) -> None:
-    d.engine = "llama.cpp"
+    d.claim("llama.cpp")
     d.fail("arguments", "refused")
     d.end("failed")
 

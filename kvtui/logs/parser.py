@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kvtui.logs import ik_llamacpp, llamacpp, llamacpp_asked, llamacpp_eras, llamacpp_run
+from kvtui.logs import ik_llamacpp, llamacpp, llamacpp_asked, llamacpp_eras, llamacpp_run, ollama
 from kvtui.logs.draft import Draft
 from kvtui.logs.facts import EngineFacts
 from kvtui.logs.findings import find
@@ -20,6 +20,7 @@ _RULES = (
     *llamacpp_eras.RULES,
     *llamacpp_asked.RULES,
     *llamacpp_run.RULES,
+    *ollama.RULES,
 )
 
 
@@ -69,5 +70,4 @@ class LogParser:
         asked = llamacpp_asked.command_line(draft, text)
         if apply(_RULES, draft, text) or asked:
             draft.engine_lines += 1
-            if draft.engine == "unknown":
-                draft.engine = "llama.cpp"
+            draft.claim("llama.cpp")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kvtui.core.text import clean
+from kvtui.logs.slog import is_record
 
 Line = tuple[int, str]
 
@@ -23,9 +24,14 @@ _SIZE_LINE = re.compile(r"(?:KV self size|\bsize)\s*=\s*\d+[.,]\d+\s*MiB(?:,|\s*
 _SIZE_ENDS = re.compile(r"(?:\b[VS]|kv\^T)\s*\(\w+\):\s*\d+[.,]\d+\s*MiB|not used")
 _CUT_BY_PAGER = re.compile(r"(?:[>…]|\.\.\.)$")
 _SIZE_BEGINS = re.compile(r" MiB\s*\(\s*\d*\s*c?e?l?l?s?$")
-_STARTS_ANEW = re.compile(r"^[a-z_~][\w~]{3,}(?:\s+[a-z_]\w*)?: |^\[|^[IWED] |time=|^\d{4}-\d\d")
+_STARTS_ANEW = re.compile(
+    r"^[a-z_~][\w~]{3,}(?:\s+[a-z_]\w*)?: |^\[|^[IWED] |time=|^\d{4}-\d\d|\blevel=[A-Z]+ "
+)
 MAX_HELD = 3
-"""Lines of a log that one wrapped line may span."""
+MAX_RECORD = 40
+"""Lines of a log that one wrapped line, and one wrapped record, may span."""
+NARROW = 80
+"""Columns: a record that is longer stands on one line as it was written."""
 
 
 def unwrap(raw: str) -> Iterator[str]:
@@ -65,11 +71,12 @@ def _jsonl(text: str) -> Iterator[str]:
 
 
 class Joiner:
-    """Puts a cache's size line together again where a terminal of 80 columns or a mail broke it."""
+    """Puts together again what a terminal of 80 columns or a mail broke: a cache's size line, a record of slog."""
 
     def __init__(self) -> None:
         self._held: Line | None = None
         self._spans = 0
+        self._width = 0
 
     def feed(self, number: int, text: str) -> Iterator[Line]:
         """The lines that are complete now; the first line's number stands for the whole."""
@@ -78,9 +85,14 @@ class Joiner:
             self._held = None
             if _STARTS_ANEW.search(text):
                 yield first, begun
+                self._spans = 0
             else:
-                number, text = first, begun + text
-        if self._spans < MAX_HELD and _is_cut(text):
+                number, text = first, begun + _gap(begun, text, self._width) + text
+        if self._spans == 0:
+            self._width = len(text)
+        if (self._spans < MAX_HELD and _is_cut(text)) or (
+            self._spans < MAX_RECORD and _is_open_record(text, self._width)
+        ):
             self._spans += 1
             self._held = (number, text)
             return
@@ -93,6 +105,16 @@ class Joiner:
             yield self._held
             self._held = None
         self._spans = 0
+
+
+def _is_open_record(text: str, width: int) -> bool:
+    """A record in narrow lines goes on until the next one begins."""
+    return width <= NARROW and is_record(text)
+
+
+def _gap(begun: str, text: str, width: int) -> str:
+    """Mails break at blanks and drop them, terminals break anywhere at 80."""
+    return " " if is_record(begun) and width < NARROW and not text.startswith(" ") else ""
 
 
 def _is_cut(text: str) -> bool:
