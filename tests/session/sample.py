@@ -30,6 +30,14 @@ BASE = RunConfig(model=MODEL, n_ctx=8192)
 KV_PER_TOKEN = 131072
 POSITIONS = (0.02, 0.25, 0.5, 0.75, 0.95)
 DEPTHS = (2048, 12288)
+SUBJECTS = {
+    1: "floor",
+    2: "baseline:16384",
+    3: "quantized:q8_0/q8_0",
+    4: "stage:32768",
+    5: "stage:49152",
+    6: "micro-batch:256@49152",
+}
 
 Clock = Callable[[float], str]
 
@@ -165,7 +173,11 @@ def _run(
     wall_s: float = 110.0,
 ) -> Iterator[ev.Event]:
     log = sf.facts(config.n_ctx, config.type_k, config.type_v, config.n_ubatch, config.flash_attn)
-    missing = (Missing("--no-slots", "nothing"),) if number == 1 else ()
+    missing = (
+        (Missing("--no-context-shift", "that a full slot refuses instead of shifting"),)
+        if number == 1
+        else ()
+    )
     yield ev.RunStarted(
         *(tick(), number, step, purpose, config, argv(config)),
         env=(("CUDA_VISIBLE_DEVICES", "0"),),
@@ -173,6 +185,7 @@ def _run(
         missing=missing,
         forecast=_forecast(config),
         seed=42,
+        subject=SUBJECTS[number],
     )
     yield ev.EngineLaunched(
         tick(), number, 40_000 + number, 1_764_408_600.0 + number, "http://127.0.0.1:18080"
@@ -218,7 +231,7 @@ def _events() -> Iterator[ev.Event]:
 
     def advise(step: int, after: int | None, advice: Recommendation) -> Iterator[ev.Event]:
         yield ev.Recommended(tick(), step, after, advice)
-        yield _decided(tick, step, "accept", advice.title)
+        yield _decided(tick, step, "accept", SUBJECTS[(after or 0) + 1])
 
     yield ev.StepStarted(tick(), 1)
     yield from advise(1, None, recommendation("run", "weights floor", "What weights alone take.", BASE))
@@ -302,7 +315,9 @@ def _events() -> Iterator[ev.Event]:
         "run", "q8_0 keys, q4_0 values", "Would free 768 MiB.", lower, variable="kv-types", option="-ctk/-ctv"
     )
     yield ev.Recommended(tick(), 5, 6, offer)
-    yield _decided(tick, 5, "skip", offer.title, reason="code edits must stay exact; 48K is enough")
+    yield _decided(
+        tick, 5, "skip", "kv-types:q8_0/q4_0@49152", reason="code edits must stay exact; 48K is enough"
+    )
     yield ev.StepFinished(tick(), 5, "passed", "48K holds with a micro-batch of 256")
 
     verdict = Verdict(

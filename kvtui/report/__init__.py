@@ -1,0 +1,43 @@
+"""What kvtui hands over: a session as Markdown for a person and as JSON for a program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from kvtui.core.errors import SessionError
+from kvtui.report.document import document
+from kvtui.report.files import save
+from kvtui.report.markdown import render
+from kvtui.session.state import SessionState
+from kvtui.session.store import load
+
+__all__ = ["as_json", "as_markdown", "write"]
+
+
+def as_markdown(state: SessionState) -> str:
+    """The report on `state` for a person."""
+    return render(state)
+
+
+def as_json(state: SessionState) -> str:
+    """The report on `state` for a program (schema `kvtui.report/1`)."""
+    return json.dumps(document(state), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def write(folder: Path) -> tuple[Path, ...]:
+    """Write `report.md` and `report.json` of the session in `folder` into it; returns their paths.
+
+    Raises SessionError when the session cannot be read or a report cannot be written; an older report stays then.
+    """
+    state = load(folder)
+    paths = (folder / "report.md", folder / "report.json")
+    for path, report in zip(paths, (as_markdown(state), as_json(state)), strict=True):
+        try:
+            save(path, report.encode())
+        except OSError as error:
+            raise SessionError(
+                f"{path}: cannot write the report: {error.strerror}",
+                hint=f"make space and run: kvtui report {folder.name} -o FILE",
+            ) from error
+    return paths
