@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from kvtui.core.errors import Cancelled, KvtuiError
 from kvtui.engines.base import Engine, Running, StartProgress
 from kvtui.gpu.sampler import Sampler
-from kvtui.gpu.samples import MemoryRecord
+from kvtui.gpu.samples import MemoryRecord, Phase
 from kvtui.gpu.source import open_source
 from kvtui.logs.facts import EngineFacts
 from kvtui.probes.asking import Completion
 from kvtui.procedure.judge import judge
 from kvtui.procedure.live import Observer
-from kvtui.procedure.probing import probe
+from kvtui.procedure.probing import Bench, probe, usable_per_slot
 from kvtui.procedure.progress import ProgressMeter
 from kvtui.procedure.situation import SHOWN_PORT, Launch, Situation
 from kvtui.session import events as ev
@@ -60,17 +60,18 @@ class Timed:
         stop: tuple[str, ...] = (),
         on_progress: Callable[[int, int, float], None] | None = None,
         cancel: Flag | None = None,
+        phases: tuple[Phase, Phase] = ("prefill", "decode"),
     ) -> Completion:
-        """One request; the sampler's phase is `prefill` until the first token, then `decode`."""
+        """One request; the sampler is in the first of `phases` until the first token, then in the second."""
         first = True
 
         def on_token(*_: object) -> None:
             nonlocal first
             if first:
                 first = False
-                self._sampler.phase("decode")
+                self._sampler.phase(phases[1])
 
-        self._sampler.phase("prefill")
+        self._sampler.phase(phases[0])
         try:
             answer = self._client.complete(
                 prompt,
@@ -109,7 +110,8 @@ class Execution:
         """
         self._record_start()
         with ExitStack() as stack:
-            source = open_source(None)
+            device = self.store.state.started.device
+            source = open_source(None, None if device.kind == "host" else device.index)
             stack.callback(source.close)
             sampler = Sampler(source, on_sample=self.observer.sample)
             sampler.start()
@@ -153,28 +155,35 @@ class Execution:
         self._engine_s += load_s
         from kvtui.engines.client import EngineClient
 
-        with EngineClient(running.base_url) as client:
-            asking = Timed(client, sampler, self.cancel)
+        with ExitStack() as stack:
+
+            def another() -> Timed:
+                return Timed(stack.enter_context(EngineClient(running.base_url)), sampler, self.cancel)
+
+            asking = another()
             meter.say("warm-up")
-            self._warm_up(client, sampler)
+            self._warm_up(asking)
             self._tell(ev.EngineReady(now(), self.number, load_s, running.facts()))
+            usable = usable_per_slot(self.launch, running)
             try:
-                probe(self.sit, self.launch, self.number, asking, running, meter, self._tell, self.cancel)
+                probe(
+                    self.sit,
+                    self.launch,
+                    self.number,
+                    Bench(asking, another, usable, meter, self._tell, self.cancel),
+                )
             finally:
                 self._engine_s += asking.engine_s
             self._pause(IDLE_S)
 
-    def _warm_up(self, client: EngineClient, sampler: Sampler) -> None:
+    def _warm_up(self, asking: Timed) -> None:
         """The first request allocates what the load did not (graphs, workspaces); it is measured apart."""
-        sampler.phase("warm-up")
-        prompt = client.tokenize(
+        prompt = asking.tokenize(
             "The first request warms the engine up.", add_special=True, parse_special=False
         )
-        answer = client.complete(
-            prompt, WARM_UP_TOKENS, cache_prompt=False, ignore_eos=True, cancel=self.cancel
+        asking.complete(
+            prompt, WARM_UP_TOKENS, cache_prompt=False, ignore_eos=True, phases=("warm-up", "warm-up")
         )
-        self._engine_s += answer.timing.prompt_s + answer.timing.decode_s
-        sampler.phase("idle")
 
     def _pause(self, seconds: float) -> None:
         if self.cancel.wait(seconds):

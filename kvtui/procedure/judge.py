@@ -73,9 +73,11 @@ def failure_kind(facts: EngineFacts, error: KvtuiError) -> FailureKind:
 
 
 def _decisive(facts: EngineFacts) -> FailureFacts | None:
-    out_of_memory = [f for f in facts.failures if f.kind == "oom"]
-    rest = [f for f in facts.failures if f.kind == "refused"]
-    return (out_of_memory or rest or [None])[0]
+    for kind in ("oom", "refused"):
+        found = next((f for f in facts.failures if f.kind == kind), None)
+        if found is not None:
+            return found
+    return None
 
 
 def _reason(facts: EngineFacts, error: KvtuiError, failure: FailureKind) -> str:

@@ -65,7 +65,7 @@ def _propose(sit: Situation, name: str) -> Action:
         n_ctx=context, type_k=type_k, type_v=type_v, flash_attn="off" if off else "on", n_parallel=1
     )
     why = "halves the memory per token with little loss; same prompts at the same depths show what it does to outputs"
-    not_this = ()
+    not_this: tuple[str, ...] = ()
     if off:
         why = "this device has no flash attention for this model, which quantized values need: only keys are quantized"
         not_this = (f"{sit.plan.kv_type} values: the engine would refuse them without flash attention",)

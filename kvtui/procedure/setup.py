@@ -171,6 +171,7 @@ def base_config(request: TuneRequest, plan: Preset, model: str, device: DeviceIn
         n_ubatch=plan.n_ubatch,
         n_gpu_layers=layers,
         n_cpu_moe=request.n_cpu_moe,
+        swa_full=plan.swa_full,
         cache_ram_mib=plan.cache_ram_mib,
         threads=request.threads,
         extra=request.extra,

@@ -33,7 +33,8 @@ class ProbePlan:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Run `config` next. `subject` names the thing being tried, so that a skip or a repeat finds it again."""
+    """Run `config` next. `subject` names the thing being tried, so that a skip or a repeat finds it again; `variable`
+    is what the run is about, also where its value happens to be the last run's already."""
 
     step: int
     purpose: Purpose
@@ -42,6 +43,7 @@ class Launch:
     probes: ProbePlan
     advice: Recommendation
     change: Change | None = None
+    variable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,8 @@ class Situation:
             config=config,
             not_this=not_this,
         )
-        return Launch(step, purpose, subject, config, probes, advice, change)
+        about = variable or (change.variable if change else "")
+        return Launch(step, purpose, subject, config, probes, advice, change, about)
 
     def _moving(
         self, reference: RunRecord | None, config: RunConfig, variable: str | None

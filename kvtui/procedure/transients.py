@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kvtui.core.config import RunConfig
 from kvtui.core.units import signed_size, tokens
+from kvtui.procedure.baseline import task_probes
 from kvtui.procedure.levers import LEVERS, WILL_NOT_HELP, Cause, Lever, cause_of
 from kvtui.procedure.situation import Action, Close, Launch, ProbePlan, Situation
 from kvtui.procedure.stages import (
@@ -13,10 +14,11 @@ from kvtui.procedure.stages import (
     depth_of,
     first_trouble,
     highest_stable,
-    stage_config,
+    over_budget,
     stages,
     why_not,
 )
+from kvtui.procedure.variables import BY_NAME
 from kvtui.session.state import RunRecord
 
 
@@ -27,13 +29,24 @@ def subject(variable: str, value: str, context: int) -> str:
 
 def next_action(sit: Situation) -> Action:
     """Cure the trouble that ended the climb; without one, requests in parallel and the measured reserve."""
-    pressing = _pressing(sit)
-    if pressing is not None:
-        return _cure(sit, *pressing)
+    attempts = _attempts(sit)
+    if attempts and sit.stable(attempts[-1]).ok:
+        onward = _climb_on(sit, attempts[-1])
+        if onward is not None:
+            return onward
+    trouble = _trouble(sit)
+    cure = _cure(sit, trouble) if trouble is not None else None
+    if cure is not None:
+        return cure
     best = highest_stable(sit)
-    if best is None:
-        return Close(5, "skipped", "no stage holds, so there is nothing to work on")
-    return _concurrency(sit, best) or _reserve(sit, best) or _nothing_to_do(sit)
+    further = (_concurrency(sit, best) or _reserve(sit, best)) if best is not None else None
+    if further is not None:
+        return further
+    if trouble is not None:
+        return _give_up(sit, trouble)
+    return (
+        _nothing_to_do(sit) if best is not None else Close(5, "skipped", "no stage holds: nothing to work on")
+    )
 
 
 def trouble_cause(sit: Situation, run: RunRecord) -> Cause:
@@ -48,54 +61,84 @@ def _attempts(sit: Situation) -> tuple[RunRecord, ...]:
     return tuple(r for r in sit.runs("transient") if r.step == 5 and not r.subject.startswith("reserve:"))
 
 
-def _pressing(sit: Situation) -> tuple[RunConfig, Cause, RunRecord | None] | None:
-    """The configuration that does not hold now: the latest attempt of this step, else where step 4 ended."""
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """`config` does not hold because of `cause`, or (with `beyond`) holds but leaves the stage `beyond` out of reach.
+
+    `run` is the run that showed it.
+    """
+
+    config: RunConfig
+    cause: Cause
+    run: RunRecord
+    beyond: int | None = None
+
+
+def _trouble(sit: Situation) -> _Trouble | None:
+    """What to work on now: the latest attempt of this step, else where step 4 ended."""
     attempts = _attempts(sit)
-    if attempts:
-        return attempts[-1].config, trouble_cause(sit, attempts[-1]), attempts[-1]
-    trouble = first_trouble(sit)
-    if trouble is not None:
-        return trouble.config, trouble_cause(sit, trouble), trouble
-    for skipped in sit.state.skipped:
-        if skipped.reason.startswith("needs "):
-            return stage_config(sit, skipped.context), "kv", None
+    run = attempts[-1] if attempts else first_trouble(sit)
+    if run is not None and not sit.stable(run).ok:
+        return _Trouble(run.config, trouble_cause(sit, run), run)
+    best = run or highest_stable(sit) or _last_of_step_three(sit)
+    if best is None:
+        return None
+    beyond = _next_stage(sit, best)
+    return _Trouble(best.config, "kv", best, beyond) if beyond is not None else None
+
+
+def _last_of_step_three(sit: Situation) -> RunRecord | None:
+    good = [r for r in sit.state.runs if r.counts and r.purpose in ("quantized", "baseline")]
+    return good[-1] if good else None
+
+
+def _next_stage(sit: Situation, run: RunRecord) -> int | None:
+    """The stage above `run` that only memory keeps out of reach."""
+    trained = sit.oracle.header.n_ctx_train
+    for context in stages(sit):
+        beyond_training = trained is not None and context > trained
+        if context <= run.config.n_ctx or beyond_training:
+            continue
+        if over_budget(sit, replace(run.config, n_ctx=context)) is not None:
+            return context
     return None
 
 
-def _cure(sit: Situation, config: RunConfig, cause: Cause, run: RunRecord | None) -> Action:
-    if run is not None and sit.stable(run).ok:
-        return _climb_on(sit, run)
+def _cure(sit: Situation, trouble: _Trouble) -> Action | None:
     for lever in LEVERS:
-        found = _pull(sit, lever, config, cause, run)
+        found = _pull(sit, lever, trouble)
         if found is not None:
             return found
-    return _give_up(sit, config, cause)
+    return None
 
 
-def _pull(
-    sit: Situation, lever: Lever, config: RunConfig, cause: Cause, run: RunRecord | None
-) -> Launch | None:
-    if cause not in lever.cures:
+def _pull(sit: Situation, lever: Lever, trouble: _Trouble) -> Launch | None:
+    if trouble.cause not in lever.cures:
         return None
-    proposed = lever.pull(config)
+    proposed = lever.pull(trouble.config)
     while proposed is not None:
         name = subject(lever.variable, _value(lever, proposed), proposed.n_ctx)
-        if sit.tried(name) is None and sit.skipped(name) is None and why_not(sit, proposed) is None:
-            return _launch(sit, lever, name, proposed, cause, run)
+        reachable = (
+            trouble.beyond is None or over_budget(sit, replace(proposed, n_ctx=trouble.beyond)) is None
+        )
+        if (
+            reachable
+            and sit.tried(name) is None
+            and sit.skipped(name) is None
+            and why_not(sit, proposed) is None
+        ):
+            return _launch(sit, lever, name, proposed, trouble)
         proposed = lever.pull(proposed)
     return None
 
 
 def _value(lever: Lever, config: RunConfig) -> str:
-    from kvtui.procedure.variables import BY_NAME
-
     return BY_NAME[lever.variable].value(config)
 
 
-def _launch(
-    sit: Situation, lever: Lever, name: str, config: RunConfig, cause: Cause, run: RunRecord | None
-) -> Launch:
-    tasks = tuple(d for d in sit.plan.baseline_depths if d + 176 <= config.n_ctx) if lever.lossy else ()
+def _launch(sit: Situation, lever: Lever, name: str, config: RunConfig, trouble: _Trouble) -> Launch:
+    tasks = task_probes(sit, config.n_ctx).tasks if lever.lossy else ()
+    reach = f"; {tokens(trouble.beyond)} comes into reach with it" if trouble.beyond is not None else ""
     return sit.launch(
         5,
         "transient",
@@ -103,27 +146,26 @@ def _launch(
         config,
         ProbePlan(deep=depth_of(sit, config.n_ctx), tasks=tasks),
         title=f"{tokens(config.n_ctx)} again with another {_label(lever)}",
-        why=lever.why,
+        why=lever.why + reach,
         variable=lever.variable,
         risk=lever.risk,
-        not_this=WILL_NOT_HELP[cause],
-        against=run,
+        not_this=WILL_NOT_HELP[trouble.cause],
+        against=trouble.run,
     )
 
 
 def _label(lever: Lever) -> str:
-    from kvtui.procedure.variables import BY_NAME
-
     return BY_NAME[lever.variable].label
 
 
-def _climb_on(sit: Situation, run: RunRecord) -> Action:
-    """The cure worked: the stages above it, with the cured configuration."""
-    above = [c for c in stages(sit) if c > run.config.n_ctx]
-    for context in above:
+def _climb_on(sit: Situation, run: RunRecord) -> Action | None:
+    """A cure worked: the next stage above it, with the cured configuration."""
+    for context in stages(sit):
         config = replace(run.config, n_ctx=context)
         name = subject("context", str(context), context)
-        if sit.tried(name) is not None or sit.skipped(name) is not None or why_not(sit, config) is not None:
+        if context <= run.config.n_ctx or sit.tried(name) is not None or sit.skipped(name) is not None:
+            continue
+        if why_not(sit, config) is not None:
             continue
         return sit.launch(
             5,
@@ -137,15 +179,20 @@ def _climb_on(sit: Situation, run: RunRecord) -> Action:
             risk="memory grows with every token of context; speed falls with depth",
             against=run,
         )
-    best = highest_stable(sit)
-    return Close(5, "passed", f"{tokens(best.config.n_ctx)} holds now" if best else "nothing holds")
+    return None
 
 
-def _give_up(sit: Situation, config: RunConfig, cause: Cause) -> Close:
+def _give_up(sit: Situation, trouble: _Trouble) -> Close:
     best = highest_stable(sit)
     holds = f"{tokens(best.config.n_ctx)} is what holds" if best is not None else "no context holds"
-    price = "; CPU offload would make room at the price of decode speed" if cause in ("kv", "margin") else ""
-    return Close(5, "failed", f"nothing left to change for {tokens(config.n_ctx)}: {holds}{price}")
+    wanted = tokens(trouble.beyond or trouble.config.n_ctx)
+    price = (
+        "; CPU offload would make room at the price of decode speed"
+        if trouble.cause in ("kv", "margin")
+        else ""
+    )
+    solved = any(sit.stable(r).ok for r in _attempts(sit))
+    return Close(5, "passed" if solved else "failed", f"nothing left to change for {wanted}: {holds}{price}")
 
 
 def _concurrency(sit: Situation, best: RunRecord) -> Action | None:
@@ -211,6 +258,8 @@ def _nothing_to_do(sit: Situation) -> Close:
             parts.append(f"{run.config.n_parallel} requests at once {verdict}")
         elif run.subject.startswith("reserve:"):
             parts.append(_reserve_text(sit, run))
+        elif holds.ok and run.change is not None:
+            parts.append(f"{tokens(run.config.n_ctx)} holds with {run.change.option} {run.change.after}")
     good = any(sit.stable(r).ok for r in tried)
     return Close(5, "passed" if good else "failed", "; ".join(parts))
 

@@ -7,16 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from threading import Event as Flag
 
-from kvtui.core.errors import InputError
 from kvtui.engines.base import Engine
+from kvtui.procedure.choice import changed_launch
 from kvtui.procedure.execute import Execution
 from kvtui.procedure.live import Decider, Observer
 from kvtui.procedure.next_action import next_action
 from kvtui.procedure.oracle import Oracle
 from kvtui.procedure.situation import Close, Finish, Launch, Situation, Skip
-from kvtui.procedure.variables import BY_NAME
 from kvtui.session import events as ev
-from kvtui.session.records import Change
 from kvtui.session.state import SessionState
 from kvtui.session.store import SessionStore, now
 
@@ -87,31 +85,6 @@ class Tuning:
                 launch=launch,
                 number=(last or 0) + 1,
             ).execute()
-
-
-def changed_launch(sit: Situation, launch: Launch, variable: str, value: str) -> Launch:
-    """The operator's own value instead of the advice: one variable against the last good run.
-
-    When it is the advised variable, or nothing was run yet, the run takes the advised one's place; another variable
-    makes a run of its own, after which the procedure goes on with its own next step. Raises InputError for a
-    value that is not allowed.
-    """
-    chosen = BY_NAME.get(variable)
-    if chosen is None:
-        raise InputError(f"{variable} is not a variable that can be changed")
-    reference = sit.last_good
-    same = reference is None or (launch.change is not None and launch.change.variable == variable)
-    start = reference.config if reference is not None and not same else launch.config
-    config = chosen.change(start, value)
-    change = None
-    if reference is not None:
-        change = Change(
-            variable, chosen.option, chosen.value(reference.config), chosen.value(config), reference.number
-        )
-    if same:
-        return replace(launch, config=config, change=change)
-    subject = f"operator:{variable}={chosen.value(config)}@{config.n_ctx}"
-    return replace(launch, config=config, change=change, purpose="operator", subject=subject)
 
 
 def _notes(earlier_s: float) -> tuple[str, ...]:

@@ -27,12 +27,12 @@ from kvtui.probes.results import (
     TaskResult,
     Timing,
 )
+from kvtui.procedure.choice import changed_launch
 from kvtui.procedure.judge import judge
 from kvtui.procedure.next_action import next_action
 from kvtui.procedure.oracle import Oracle
 from kvtui.procedure.preset import Preset, load_preset
 from kvtui.procedure.situation import Close, Finish, Launch, Situation, Skip
-from kvtui.procedure.tune import changed_launch
 from kvtui.session import events as ev
 from kvtui.session.codec import decode, encode, to_builtins
 from kvtui.session.records import EngineInfo, HostInfo, ModelInfo, Recommendation
@@ -52,7 +52,7 @@ class Card:
     compute_per_ubatch_mib: float = 1.0
     """Compute buffer in MiB for each token of micro-batch, at load."""
     prefill_growth_mib_per_ubatch: float = 0.0
-    """More of it that appears only while a prompt is processed."""
+    """More of it that appears only while a prompt is processed, at 32K of context; it grows with the context."""
     flash_attention: bool = True
     loses_at: frozenset[str] = frozenset()
     """Types of keys at which a task is lost."""
@@ -87,7 +87,8 @@ def header_of(card: Card) -> Header:
     }
     per_layer = round(card.weights * GIB) // card.n_layer
     tensors = tuple(
-        TensorInfo(f"blk.{i}.attn_q.weight", (4096, 4096), "q4_K", per_layer, i * per_layer) for i in range(card.n_layer)
+        TensorInfo(f"blk.{i}.attn_q.weight", (4096, 4096), "q4_K", per_layer, i * per_layer)
+        for i in range(card.n_layer)
     )
     return Header(
         path="/models/model.gguf", version=3, arch=arch, name="Simulated", metadata=metadata, tensors=tensors,
@@ -205,24 +206,37 @@ class Outcome:
         self.weights = oracle.header.tensor_bytes
         self.kv = self.context.kv_bytes or 0
         self.compute = round(card.compute_per_ubatch_mib * self.context.n_ubatch * MIB)
-        self.growth = round(card.prefill_growth_mib_per_ubatch * self.context.n_ubatch * MIB)
+        depth = self.context.n_ctx / 32768
+        self.growth = round(card.prefill_growth_mib_per_ubatch * self.context.n_ubatch * depth * MIB)
         self.actual = config
         room = round((card.total - card.desktop) * GIB) - round(card.runtime * GIB)
         self.error: KvtuiError | None = None
         self.failure: FailureFacts | None = None
         if card.gpu:
             self._fill(room)
-        if self.error is None and config.type_v != "f16" and not card.flash_attention and config.flash_attn == "off":
+        if (
+            self.error is None
+            and config.type_v != "f16"
+            and not card.flash_attention
+            and config.flash_attn == "off"
+        ):
             self._fail("context", "refused", StartError("crashed", "refused"))
         self.facts = self._facts()
         self.memory = self._memory()
 
     def _fill(self, room: int) -> None:
-        loads = (("weights", self.weights), ("kv", self.kv), ("compute", self.compute), ("prefill", self.growth))
+        loads = (
+            ("weights", self.weights),
+            ("kv", self.kv),
+            ("compute", self.compute),
+            ("prefill", self.growth),
+        )
         for phase, n_bytes in loads:
             room -= n_bytes
             if room < 0:
-                error: KvtuiError = EngineGone("gone") if phase == "prefill" else StartError("crashed", "exit 1")
+                error: KvtuiError = (
+                    EngineGone("gone") if phase == "prefill" else StartError("crashed", "exit 1")
+                )
                 self._fail(phase, "oom", error)
                 return
 
@@ -248,10 +262,11 @@ class Outcome:
             kv_buffers=tuple(BufferFacts(device, c.size_mib or 0, 49) for c in caches),
             compute_buffers=(BufferFacts(device, self.compute / MIB, 60),) if reached_kv else (),
         )  # fmt: skip
+        slots = SlotFacts(config.n_parallel, self.context.usable_per_slot, config.kv_unified, 70)
         return EngineFacts(
             engine="llama.cpp", build="11434", outcome="ready" if self.error is None else "failed",
             contexts=(context,) if reached_kv else (),
-            slots=SlotFacts(config.n_parallel, self.context.usable_per_slot, config.kv_unified, 70) if reached_kv else None,
+            slots=slots if reached_kv else None,
             model_buffers=(BufferFacts(device, self.weights / MIB, 40),),
             offloaded=card.offloaded if card.gpu else None,
             failures=(self.failure,) if self.failure else (),
@@ -261,8 +276,11 @@ class Outcome:
         card = self.card
         total, others = round(card.total * GIB), round(card.desktop * GIB)
         loaded = self.weights + self.kv + self.compute + round(card.runtime * GIB)
-        peaks = (PhasePeak("warm-up", loaded, loaded + others, 0, 1.0, 10, 1.0),
-                 PhasePeak("prefill", loaded + self.growth, loaded + self.growth + others, 0, 2.0, 10, 1.0))  # fmt: skip
+        highest = loaded + self.growth
+        peaks = (
+            PhasePeak("warm-up", loaded, loaded + others, 0, 1.0, 10, 1.0),
+            PhasePeak("prefill", highest, highest + others, 0, 2.0, 10, 1.0),
+        )
         device = DeviceInfo("nvml" if card.gpu else "host", 0, "Simulated card", total)
         return MemoryRecord(device, others, peaks, (), 0.1)
 
@@ -273,13 +291,21 @@ class Outcome:
         if plan.speed is not None:
             events.append(ev.SpeedMeasured(AT, number, self._speed(plan.speed)))
         if plan.tasks:
-            events.append(ev.TasksMeasured(AT, number, tuple(self._task(f, d) for d in plan.tasks for f in TASK_FAMILIES)))
+            events.append(
+                ev.TasksMeasured(
+                    AT, number, tuple(self._task(f, d) for d in plan.tasks for f in TASK_FAMILIES)
+                )
+            )
         if plan.deep is not None:
             events.append(ev.SpeedMeasured(AT, number, self._speed(plan.deep)))
             events.append(ev.RecallMeasured(AT, number, self._recall(plan.deep)))
         if plan.concurrency:
             failed = max(0, plan.concurrency - self.card.fails_above_slots)
-            events.append(ev.ConcurrencyMeasured(AT, number, ConcurrencyResult(plan.concurrency, 100, failed, (), (), 1.0)))
+            events.append(
+                ev.ConcurrencyMeasured(
+                    AT, number, ConcurrencyResult(plan.concurrency, 100, failed, (), (), 1.0)
+                )
+            )
         return events
 
     def _speed(self, depth: int) -> SpeedResult:
@@ -289,7 +315,9 @@ class Outcome:
 
     def _recall(self, depth: int) -> RecallResult:
         good = depth <= self.card.recall_limit
-        needles = tuple(NeedleResult(p, 0, "k", "v", "v" if good else "", good) for p in (0.02, 0.25, 0.5, 0.75, 0.98))
+        needles = tuple(
+            NeedleResult(p, 0, "k", "v", "v" if good else "", good) for p in (0.02, 0.25, 0.5, 0.75, 0.98)
+        )
         return RecallResult(depth, needles, 1.0)
 
     def _task(self, family: Any, depth: int) -> TaskResult:

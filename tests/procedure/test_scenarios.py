@@ -42,7 +42,7 @@ def test_stages_that_the_budget_excludes_are_skipped_with_the_figure_and_types_g
 
 
 def test_prefill_out_of_memory_is_answered_by_the_micro_batch_and_nothing_else() -> None:
-    card = Card(total=16.0, weights=9.5, prefill_growth_mib_per_ubatch=3.5)
+    card = Card(total=16.0, weights=10.5, prefill_growth_mib_per_ubatch=3.5)
     state, launches = play(card, stages=(32768,), target_context=32768, n_ubatch=512, margin_gib=0.25)
     transients = [x for x in launches if x.purpose == "transient"]
     assert transients
@@ -63,7 +63,10 @@ def test_weights_that_do_not_fit_end_the_procedure_at_step_one() -> None:
 
 
 def test_weights_that_leave_no_healthy_room_end_it_too() -> None:
-    state, _ = play(Card(total=16.0, weights=14.0, runtime=1.1, desktop=0.1, compute_per_ubatch_mib=0.1), floor_context=256)
+    state, _ = play(
+        Card(total=16.0, weights=14.0, runtime=1.1, desktop=0.1, compute_per_ubatch_mib=0.1),
+        floor_context=256,
+    )
     assert state.steps[0].outcome == "failed"
     assert "no healthy room" in state.steps[0].summary
 
@@ -94,7 +97,9 @@ def test_a_silent_fallback_to_f16_is_seen_and_the_run_does_not_count() -> None:
 
 
 def test_a_lost_task_keeps_f16_and_says_which() -> None:
-    state, launches = play(replace(ROOMY, loses_at=frozenset({"q8_0"})), stages=(32768,), target_context=32768)
+    state, launches = play(
+        replace(ROOMY, loses_at=frozenset({"q8_0"})), stages=(32768,), target_context=32768
+    )
     assert state.steps[2].outcome == "failed"
     assert "tool-selection@" in state.steps[2].summary
     assert {x.config.kv_types for x in launches if x.purpose == "stage"} == {"f16/f16"}
