@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 
 from kvtui.core.errors import SessionError
-from kvtui.report.document import document
 from kvtui.report.files import save
-from kvtui.report.markdown import render
 from kvtui.session.state import SessionState
 from kvtui.session.store import load
 
@@ -17,11 +15,15 @@ __all__ = ["as_json", "as_markdown", "write"]
 
 def as_markdown(state: SessionState) -> str:
     """The report on `state` for a person."""
+    from kvtui.report.markdown import render
+
     return render(state)
 
 
 def as_json(state: SessionState) -> str:
     """The report on `state` for a program (schema `kvtui.report/1`)."""
+    from kvtui.report.document import document
+
     return json.dumps(document(state), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 

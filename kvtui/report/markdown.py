@@ -51,7 +51,12 @@ def _verdict(session: SessionFacts) -> list[str]:
             "",
         ]
     else:
-        lines += [f"**{text(verdict.title)}** ({_OUTCOMES[verdict.outcome]})", "", text(verdict.why), ""]
+        lines += [
+            f"**{text(verdict.title) or 'verdict'}** ({_OUTCOMES[verdict.outcome]})",
+            "",
+            text(verdict.why),
+            "",
+        ]
     if session.command is not None:
         lines += [*fence(session.command, "sh"), ""]
     elif verdict is not None:

@@ -338,11 +338,16 @@ def state() -> SessionState:
     return fold(events())
 
 
-def unfinished() -> SessionState:
-    """The session as it stood while the 48K stage was running."""
+def unfinished_events() -> list[ev.Event]:
+    """The session up to the moment when the engine of the 48K stage got ready."""
     recorded = events()
     last = next(i for i, e in enumerate(recorded) if isinstance(e, ev.EngineReady) and e.run == 5)
-    return fold(recorded[: last + 1])
+    return recorded[: last + 1]
+
+
+def unfinished() -> SessionState:
+    """The session as it stood while the 48K stage was running."""
+    return fold(unfinished_events())
 
 
 def write(root: Path, recorded: list[ev.Event] | None = None) -> Path:
