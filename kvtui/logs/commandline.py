@@ -51,8 +51,8 @@ ENVIRONMENT: dict[str, str] = {
 
 PROGRAM = re.compile(
     r"(?:^|[\s/\\\"'])(?:llama-(?:server|cli|bench|sweep-bench|perplexity|batched-bench|completion|run|parallel)"
-    r"|llama_server|ollama_llama_server|\./(?:build/bin/)?(?:server|main)|\./(?:server|main))"
-    r"(?:\.exe)?[\"']?\s+[\"']?-"
+    r"|llama_server|ollama_llama_server|llama\.cpp:(?:server|full|light)[\w.-]*|\./(?:build/bin/)?(?:server|main)|\./(?:server|main))"
+    r"(?:\.exe)?[\"']?\s+(?:[\"']?-|\\$|`$)"
 )
 _TOKEN = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|(\S+)")
 _FLASH = {"on": "on", "off": "off", "auto": "auto", "1": "on", "0": "off", "true": "on", "false": "off"}

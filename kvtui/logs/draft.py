@@ -96,7 +96,6 @@ class Draft:
         self.contexts: deque[ContextDraft] = deque(maxlen=MAX_KEPT)
         self.texts: dict[int, str] = {}
         self.n_lines = 0
-        self.engine_lines = 0
         self._at = (0, "")
         self._reset_launch()
 
@@ -163,8 +162,9 @@ class Draft:
     def fail(
         self, phase: FailurePhase, kind: Literal["oom", "refused", "crash", "other"], **more: Any
     ) -> None:
-        """A failure, proven by the line being read."""
-        self.failures.append(FailureFacts(phase, kind, self.text.strip(), self.here(), **more))
+        """A failure, proven by the line being read, whose text it carries unless a part of it is given."""
+        text = more.pop("text", self.text.strip())
+        self.failures.append(FailureFacts(phase, kind, text, self.here(), **more))
 
     def set_slots(self, **values: int | bool) -> None:
         """What the server says of its slots; what it does not say stays as it was."""

@@ -132,12 +132,13 @@ def _train_length(d: Draft, m: re.Match[str]) -> None:
     d.set_value(context, "n_ctx_train", int(m["train"]))
     if "n_ctx_seq" not in context.values:
         d.set_value(context, "n_ctx_seq", int(m["seq"]))
-    if m["sign"] == ">":
+    if m["sign"] in (">", "&gt;"):
         d.note("above-trained-length", m["seq"], m["train"])
 
 
 def _cache_kind(d: Draft, m: re.Match[str]) -> None:
-    d.memory["kind"] = m["kind"].strip()
+    kind = m["kind"].strip()
+    d.memory["kind"] = "full" if kind == "main" else kind
 
 
 def _cache(d: Draft, m: re.Match[str]) -> None:
@@ -277,7 +278,7 @@ RULES = (
     rule("Flash Attention", r": Flash Attention not supported, set to (?P<state>disabled)\b", flash_outcome),
     rule(
         "n_ctx_train",
-        r"n_ctx_(?:per_)?seq \((?P<seq>\d+)\) (?P<sign>[<>]) n_ctx_train \((?P<train>\d+)\)",
+        r"n_ctx_(?:per_)?seq \((?P<seq>\d+)\) (?P<sign>[<>]|&lt;|&gt;) n_ctx_train \((?P<train>\d+)\)",
         _train_length,
     ),
     rule("KV cache, size", r"creating\s+(?P<kind>.+?) KV cache, size =", _cache_kind),

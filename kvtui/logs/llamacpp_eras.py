@@ -6,7 +6,7 @@ import re
 
 from kvtui.logs.draft import Draft
 from kvtui.logs.facts import CacheFacts
-from kvtui.logs.llamacpp import BUFFER, add_model_buffer, flash_outcome, header_value
+from kvtui.logs.llamacpp import add_model_buffer, flash_outcome, header_value
 from kvtui.logs.llamacpp_run import ready
 from kvtui.logs.rules import number, rule
 
@@ -46,13 +46,11 @@ def _slot_logged(d: Draft, m: re.Match[str]) -> None:
     d.set_slots(n_ctx_slot=int(m[1]))
 
 
+_LOADED = r"llm_load_tensors:\s+(?P<device>[^\s=|]+)\s+buffer size\s*=\s*(?P<mib>\d+[.,]\d+)\s*MiB"
+
 RULES = (
     rule("n_ctx_per_seq", r"(?:llama_\w+): n_ctx_per_seq\s*= (\d+)\b(?![.>…])", _per_sequence),
-    rule(
-        "buffer size",
-        BUFFER.replace(r"\s+%s buffer", " buffer").join((r"llm_load_tensors:\s+", "")),
-        add_model_buffer,
-    ),
+    rule("llm_load_tensors:", _LOADED, add_model_buffer),
     rule("kv_size", r"kv_size = (?P<cells>\d+), .*n_layer = (?P<layers>\d+)", _geometry),
     rule(
         "KV self size",
@@ -63,7 +61,8 @@ RULES = (
     rule("was auto, set to", r"Flash Attention was auto, set to (?P<state>enabled|disabled)", flash_outcome),
     rule("initializing slots |", r"initializing slots \|.*\bn_slots=(\d+)", _slots_logged),
     rule("new slot |", r"new slot \|.*\bn_ctx_slot=(\d+)", _slot_logged),
-    rule("model loaded", r"\[\s*main\] model loaded|\"msg\":\"model loaded\"", ready),
+    rule("model loaded", r"\[\s*main\] model loaded", ready),
+    rule("starting the main loop", "", ready),
     rule("threadpool init", r"main: llama threadpool init", ready),
     rule("generate: n_ctx", r"generate: n_ctx = \d+, n_batch", ready),
     rule("perf", r"(?:common_perf_print|llama_perf_context_print|llama_print_timings):.*time\s*=", ready),

@@ -1,26 +1,11 @@
-"""llama.cpp as it prints today: what the server serves with, what failed, and what it warns of."""
+"""llama.cpp as it prints today: what the server serves with, and what it warns of."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
 
 from kvtui.logs.draft import Draft
-from kvtui.logs.facts import FailurePhase
-from kvtui.logs.rules import Action, number, rule
-
-_PHASE_OF_STAGE: dict[str, FailurePhase] = {
-    "startup": "startup",
-    "fit": "startup",
-    "weights": "weights",
-    "context": "kv",
-    "kv": "kv",
-    "recurrent": "recurrent",
-    "compute": "compute",
-    "mmproj": "mmproj",
-    "ready": "prefill",
-}
+from kvtui.logs.rules import Action, rule, weak
 
 
 def _slots(d: Draft, m: re.Match[str]) -> None:
@@ -41,84 +26,7 @@ def ready(d: Draft, m: re.Match[str]) -> None:
     d.end("ready")
 
 
-def _alloc_failed(d: Draft, m: re.Match[str]) -> None:
-    if d.stage == "fit":
-        return
-    d.fail(_PHASE_OF_STAGE[d.stage], "oom", device=_device_name(d, m["device"]), wanted_mib=number(m["mib"]))
-
-
-def _device_name(d: Draft, index: str) -> str:
-    named = [n for n in d.devices if n.endswith(index) and n[: -len(index)].isalpha() and n != "CPU"]
-    return named[0] if len(named) == 1 else f"device {index}"
-
-
-def _buffer_failed(d: Draft, m: re.Match[str]) -> None:
-    """`failed to allocate CUDA2 buffer of size N` names the device of the refusal just before it."""
-    if d.stage == "fit":
-        return
-    last = d.failures[-1] if d.failures else None
-    if last is not None and last.kind == "oom" and last.line == d.memory.get("oom_line", last.line):
-        d.failures[-1] = replace(last, device=m["device"])
-    else:
-        mib = round(int(m["bytes"]) / (1 << 20), 2)
-        d.fail(_PHASE_OF_STAGE[d.stage], "oom", device=m["device"], wanted_mib=mib)
-
-
-def _phase(phase: FailurePhase) -> Action:
-    """The line that says for what the memory was wanted corrects the phase of the refusal before it."""
-
-    def action(d: Draft, m: re.Match[str]) -> None:
-        if d.stage == "fit":
-            return
-        if d.failures and d.failures[-1].kind == "oom":
-            d.failures[-1] = replace(d.failures[-1], phase=phase)
-        else:
-            d.fail(phase, "oom")
-        d.here()
-
-    return action
-
-
-def _failed(phase: FailurePhase, kind: str = "refused") -> Action:
-    def action(d: Draft, m: re.Match[str]) -> None:
-        if d.stage != "fit":
-            d.fail(phase, kind)  # type: ignore[arg-type]
-
-    return action
-
-
-def _fatal(d: Draft, m: re.Match[str]) -> None:
-    if d.stage != "fit" and d.outcome != "ready":
-        d.end("failed")
-
-
-def _arguments(d: Draft, m: re.Match[str]) -> None:
-    d.claim("llama.cpp")
-    d.fail("arguments", "refused")
-    d.end("failed")
-
-
-def _runtime_crash(d: Draft, m: re.Match[str]) -> None:
-    if d.stage == "fit":
-        return
-    d.fail(_PHASE_OF_STAGE[d.stage], "oom" if "out of memory" in m.string else "crash")
-    if d.outcome != "ready":
-        d.end("failed")
-
-
-def _signal(d: Draft, m: re.Match[str]) -> None:
-    d.fail(_PHASE_OF_STAGE[d.stage], "crash")
-    if d.outcome != "ready":
-        d.end("failed")
-
-
-def _retried(d: Draft, m: re.Match[str]) -> None:
-    if d.failures and d.failures[-1].kind == "oom":
-        d.failures.pop()
-    d.note("retried-without-pipeline")
-
-
-def _note(kind: str) -> Callable[[Draft, re.Match[str]], None]:
+def _note(kind: str) -> Action:
     def action(d: Draft, m: re.Match[str]) -> None:
         if d.stage != "fit":
             d.note(kind, *(g or "" for g in m.groups()))
@@ -135,43 +43,8 @@ RULES = (
     ),
     rule("new slot", r"new slot,? n_ctx(?:_slot)? = (\d+)", _new_slot),
     rule("model loaded", r"(?:llama_server|main): model loaded\b", ready),
-    rule("listening on", r"(?:server is )?listening on (?:http|unix)", ready),
+    weak("listening on", r"(?:server is )?listening on (?:http|unix)", ready),
     rule("all slots are idle", "", ready),
-    rule(
-        "out of memory",
-        r"allocating (?P<mib>[\d.,]+) MiB on device (?P<device>\d+): .*out of memory",
-        _alloc_failed,
-    ),
-    rule(
-        "failed to allocate",
-        r"failed to allocate (?P<device>\S+) buffer of size (?P<bytes>\d+)",
-        _buffer_failed,
-    ),
-    rule("failed to allocate", r"failed to allocate (?:buffer for )?kv cache", _phase("kv")),
-    rule("failed to allocate", r"failed to allocate (?:buffer for )?rs cache", _phase("recurrent")),
-    rule("failed to allocate", r"failed to allocate compute (?:\w+ )?buffers", _phase("compute")),
-    rule("unable to allocate", r"unable to allocate \S+ buffer", _phase("weights")),
-    rule(
-        "requires",
-        r"(?:quantized V cache|V cache quantization) (?:requires flash_attn|was requested, but this requires)",
-        _failed("context"),
-    ),
-    rule(
-        "does not divide", r"(?:K|V) cache type \S+ with block size \d+ does not divide", _failed("context")
-    ),
-    rule(
-        "cache types", r"does not support different K \(\S+\) and V \(\S+\) cache types", _failed("context")
-    ),
-    rule("while handling argument", r"error while handling argument", _arguments),
-    rule("failed to create", r"failed to create[_ ]context", _fatal),
-    rule("to load model", r"(?:failed|unable) to load model", _fatal),
-    rule("terminated by signal", "", _signal),
-    rule("Segmentation fault", "", _signal),
-    rule("Aborted", r"\bAborted\b", _signal),
-    rule("exiting due to", "", _fatal),
-    rule("CUDA error", r"\bCUDA error: ", _runtime_crash),
-    rule("GGML_ASSERT", r"GGML_ASSERT\(.*\) failed", _runtime_crash),
-    rule("without pipeline parallelism", "", _retried),
     rule(
         "rounding down", r"n_ctx is not divisible by n_seq_max - rounding down to (\d+)", _note("ctx-rounded")
     ),

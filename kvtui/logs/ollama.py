@@ -201,6 +201,7 @@ RULES = (
     rule("started in", r"msg=\"(?:llama runner|llama-server) started in", _started),
     rule("too large for system", r"msg=\"model request too large for system\"", _too_large),
     rule('ailed"', r"msg=\"(?:NewLlamaServer failed|Load failed)\"", _load_failed),
+    rule("error loading llama", "", _load_failed),
     rule("terminated", r"msg=\"(?:llama runner|llama-server) terminated\"", _load_failed),
 )
 

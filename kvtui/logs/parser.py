@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kvtui.logs import ik_llamacpp, llamacpp, llamacpp_asked, llamacpp_eras, llamacpp_run, ollama
+from kvtui.logs import (
+    ik_llamacpp,
+    llamacpp,
+    llamacpp_asked,
+    llamacpp_eras,
+    llamacpp_failures,
+    llamacpp_run,
+    ollama,
+    vllm,
+)
 from kvtui.logs.draft import Draft
 from kvtui.logs.facts import EngineFacts
 from kvtui.logs.findings import find
@@ -14,14 +23,15 @@ from kvtui.logs.lines import LineCutter
 from kvtui.logs.rules import apply
 from kvtui.logs.wrapping import Joiner, unwrap
 
-_RULES = (
+_LLAMA = (
     *llamacpp.RULES,
     *ik_llamacpp.RULES,
     *llamacpp_eras.RULES,
     *llamacpp_asked.RULES,
     *llamacpp_run.RULES,
-    *ollama.RULES,
+    *llamacpp_failures.RULES,
 )
+_OTHERS = (*ollama.RULES, *vllm.RULES)
 
 
 class LogParser:
@@ -68,6 +78,6 @@ class LogParser:
         draft = self._draft
         draft.at(number, text)
         asked = llamacpp_asked.command_line(draft, text)
-        if apply(_RULES, draft, text) or asked:
-            draft.engine_lines += 1
+        if apply(_LLAMA, draft, text) or asked:
             draft.claim("llama.cpp")
+        apply(_OTHERS, draft, text)

@@ -13,11 +13,15 @@ Action = Callable[[Draft, re.Match[str]], None]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`needle` is what makes skipping a line cheap; `action` runs on the first match of `pattern`."""
+    """`needle` is what makes skipping a line cheap; `action` runs on the first match of `pattern`.
+
+    `proves_engine` is False where other programs print the same.
+    """
 
     needle: str
     pattern: re.Pattern[str]
     action: Action
+    proves_engine: bool = True
 
 
 def rule(needle: str, pattern: str, action: Action) -> Rule:
@@ -25,13 +29,18 @@ def rule(needle: str, pattern: str, action: Action) -> Rule:
     return Rule(needle, re.compile(pattern or re.escape(needle)), action)
 
 
+def weak(needle: str, pattern: str, action: Action) -> Rule:
+    """A rule whose line any program may print: it means something only among an engine's lines."""
+    return Rule(needle, re.compile(pattern or re.escape(needle)), action, proves_engine=False)
+
+
 def apply(rules: Sequence[Rule], draft: Draft, text: str) -> bool:
-    """Run every rule that matches `text`; True when one did."""
+    """Run every rule that matches `text`; True when one did that proves whose line it is."""
     hit = False
     for r in rules:
         if r.needle in text and (match := r.pattern.search(text)):
             r.action(draft, match)
-            hit = True
+            hit = hit or r.proves_engine
     return hit
 
 

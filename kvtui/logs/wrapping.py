@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from kvtui.core.text import clean
 from kvtui.logs.slog import is_record
@@ -60,14 +61,25 @@ def _jsonl(text: str) -> Iterator[str]:
     except ValueError:
         yield text
         return
-    message = None
-    if isinstance(record, dict):
-        message = record.get("msg") or record.get("MESSAGE") or record.get("log")
-    if isinstance(message, str):
+    message = _message(record) if isinstance(record, dict) else None
+    if message is not None:
         for line in message.splitlines():
             yield _prefixes(clean(line).rstrip())
     else:
         yield text
+
+
+def _message(record: dict[str, Any]) -> str | None:
+    """The engine's text in a record of its own, of the journal or of a container's log driver."""
+    text = next((record[k] for k in ("msg", "MESSAGE", "log", "message") if k in record), None)
+    if isinstance(text, list) and all(isinstance(c, int) and 0 <= c < 256 for c in text):
+        text = bytes(text).decode("utf-8", "replace")  # how the journal writes what is not printable
+    if not isinstance(text, str):
+        return None
+    if "function" not in record:
+        return text
+    values = " ".join(f"{k}={v}" for k, v in record.items() if k not in ("msg", "message", "function"))
+    return f"[{record['function']}] {text} | {values}"
 
 
 class Joiner:

@@ -125,8 +125,8 @@ def test_auto_is_unproven_until_it_is_resolved() -> None:
 def test_todays_llama_server_underneath() -> None:
     found = actual(
         record(
-            '"starting llama-server" cmd="C:\\\\Users\\\\u\\\\llama-server.exe --model C:\\\\m --port 44067 -c 8192 -np 2'
-            ' --flash-attn auto -b 1024"',
+            '"starting llama-server" cmd="C:\\\\Users\\\\u\\\\llama-server.exe --model C:\\\\m --port 44067'
+            ' -c 8192 -np 2 --flash-attn auto -b 1024"',
             source="llama_server",
         )
         + "common_params_fit_impl: getting device memory data for initial parameters:\n"
