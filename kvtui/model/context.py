@@ -105,7 +105,9 @@ def plan(geometry: Geometry, request: ContextRequest) -> ContextPlan:
     n_seq = max(1, request.n_seq_max)
     n_ctx_seq = n_ctx if request.kv_unified else pad(n_ctx // n_seq)
     n_ctx = n_ctx if request.kv_unified else n_ctx_seq * n_seq
-    refused = _refusal(geometry, request, asked)
+    refused = _refusal(geometry, request, asked) or _stream_refusal(
+        geometry, request, n_seq, min(n_ctx, n_ubatch)
+    )
     types = CACHE_TYPES.get(request.type_k), CACHE_TYPES.get(request.type_v)
     caches: tuple[CachePlan, ...] = ()
     conventional = 0
@@ -206,6 +208,16 @@ def _refusal(geometry: Geometry, request: ContextRequest, asked: int) -> str | N
     if asked == 0:
         return "no context size was given and the file does not say what the model was trained for"
     return _type_refusal(geometry, request, CACHE_TYPES[request.type_k], CACHE_TYPES[request.type_v])
+
+
+def _stream_refusal(geometry: Geometry, request: ContextRequest, n_seq: int, n_tokens: int) -> str | None:
+    if request.kv_unified:
+        return None
+    if geometry.one_stream and n_seq > 1:
+        return f"the engine stops with several sequences of {geometry.arch} unless the context is unified"
+    if geometry.even_batches and n_tokens % n_seq:
+        return f"a micro-batch of {n_tokens} does not divide among {n_seq} sequences: the engine stops"
+    return None
 
 
 def _type_refusal(geometry: Geometry, request: ContextRequest, k: CacheType, v: CacheType) -> str | None:

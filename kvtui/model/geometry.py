@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kvtui.model.families import ARCHITECTURES
 from kvtui.model.families.arch import Arch
 from kvtui.model.header import Header
-from kvtui.model.layout import Layout, Undetermined, base_layout
+from kvtui.model.layout import Layout, Rejected, Undetermined, base_layout
 from kvtui.model.memory import attention
 from kvtui.model.shapes import CacheShape, Exactness, Memory, RecurrentShape, StateShape
 
@@ -34,6 +34,8 @@ class Geometry:
     states: tuple[StateShape, ...] = ()
     heads: tuple[tuple[int, int], ...] = ()
     equal_types: bool = False
+    even_batches: bool = False
+    one_stream: bool = False
     flash_attn: bool = True
     causal: bool = True
     refused: str | None = None
@@ -51,6 +53,10 @@ def geometry(header: Header) -> Geometry:
         if arch is None:
             return _approximate(header, layout)
         return _apply(header, layout, arch)
+    except Rejected as reason:
+        if arch is None:
+            return _unsettled(header, "unknown", f"the architecture {header.arch} is not known; {reason}")
+        return _unsettled(header, "exact", "", refused=str(reason))
     except Undetermined as reason:
         return _unsettled(header, "unknown", str(reason))
 
@@ -93,12 +99,25 @@ def _build(
         states=memory.states,
         heads=heads,
         equal_types=memory.equal_types,
+        even_batches=memory.even_batches,
+        one_stream=memory.one_stream,
         flash_attn=flash_attn,
         causal=layout.causal,
-        refused=memory.refused,
+        refused=memory.refused or _empty_buffer(memory),
         conventional_k=conventional[0],
         conventional_v=conventional[1],
     )
+
+
+def _empty_buffer(memory: Memory) -> str | None:
+    """The engine cannot allocate a buffer of nothing."""
+    for cache in memory.caches:
+        if cache.layers and not any(layer.k or layer.v for layer in cache.layers):
+            return f"the layers of the {cache.kind} cache have no KV heads: the engine fails to allocate it"
+    state = memory.recurrent
+    if state is not None and state.layers and not (state.r or state.s or state.p * state.p_layers):
+        return "the recurrent state is empty: the engine fails to allocate it"
+    return None
 
 
 def _conventional(layout: Layout) -> tuple[int, int]:

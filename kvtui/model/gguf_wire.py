@@ -16,7 +16,7 @@ from kvtui.core.errors import ModelFileError
 from kvtui.core.text import clean
 from kvtui.model.ggml_types import TENSOR_TYPES
 
-CHUNK = 256 * 1024
+CHUNK = 1024 * 1024
 MAX_HEADER = 512 * 1024 * 1024
 MAX_KEY = 65_535
 MAX_KEYS = 65_536
@@ -158,16 +158,15 @@ class Cursor:
         """Steps over `count` strings: reads their lengths only."""
         unpack = self._u64.unpack_from
         while count:
-            if self.left < 8:
-                self.fail("truncated: string array")
-            if len(self._buf) - self._pos < 8:
+            if self._pos + 8 > len(self._buf):
                 self._fill(8, "string array")
-            buf, start = self._buf, self._pos
-            pos, todo, last = start, count, len(self._buf) - 8
-            while todo and pos <= last:
-                pos += 8 + unpack(buf, pos)[0]
-                todo -= 1
-            count = todo
+            buf, pos = self._buf, self._pos
+            try:
+                for todo in range(count, 0, -1):  # noqa: B007 - how far it got is the result
+                    pos += 8 + unpack(buf, pos)[0]
+                count = 0
+            except (struct.error, OverflowError):  # the buffer ends before the next length
+                count = todo
             if pos <= len(buf):
                 self._pos = pos
             else:

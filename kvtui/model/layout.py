@@ -2,7 +2,7 @@
 
 A `Layout` starts with what every architecture shares (llama.cpp b11434, `load_hparams`); the rule of the
 architecture (families/) then sets windows, recurrent layers, latent attention and the rest. A key that the
-engine requires and the file lacks, or a value that it would reject, raises `Undetermined`.
+engine requires and the file lacks, or a value that it refuses, raises `Rejected`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ U32 = 1 << 32
 
 class Undetermined(Exception):
     """What is kept cannot be told from this file; the text says why."""
+
+
+class Rejected(Exception):
+    """The engine itself will not load this file, or stops on it; the text says why."""
 
 
 @dataclass(slots=True)
@@ -74,25 +78,25 @@ class Layout:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < U32:
-            raise Undetermined(f"{self.header.arch}.{key} is not a plain number")
+            raise Rejected(f"{self.header.arch}.{key} is not a plain number")
         return value
 
     def required(self, key: str) -> int:
         """The integer under `<arch>.key`, which the engine insists on."""
         value = self.optional(key)
         if value is None:
-            raise Undetermined(f"{self.header.arch}.{key} is missing, the engine will not load this file")
+            raise Rejected(f"{self.header.arch}.{key} is missing, the engine will not load this file")
         return value
 
     def array(self, key: str) -> tuple[int, ...] | None:
         """The numeric array under `<arch>.key`, None where there is none or a single value stands there."""
         value = self.header.metadata.get(f"{self.header.arch}.{key}")
         if isinstance(value, ArrayInfo) or (isinstance(value, tuple) and len(value) > MAX_LAYERS):
-            raise Undetermined(f"{self.header.arch}.{key} is longer than the engine allows")
+            raise Rejected(f"{self.header.arch}.{key} is longer than the engine allows")
         if not isinstance(value, tuple):
             return None
         if any(isinstance(v, float) for v in value):
-            raise Undetermined(f"{self.header.arch}.{key} is not an array of whole numbers")
+            raise Rejected(f"{self.header.arch}.{key} is not an array of whole numbers")
         return tuple(int(v) for v in value)
 
     def per_layer(self, key: str, default: list[int], n: int) -> list[int]:
@@ -115,7 +119,7 @@ class Layout:
                 self.swa[layer] = value != 0
             return
         if every is None:
-            raise Undetermined(f"{self.header.arch}.attention.sliding_window_pattern is missing")
+            raise Rejected(f"{self.header.arch}.attention.sliding_window_pattern is missing")
         if not always:
             every = self._scalar_pattern(every)
         for layer in range(self.n_layer_all):
@@ -141,7 +145,7 @@ class Layout:
         interval = self.optional("full_attention_interval")
         interval = default if interval is None else interval
         if interval == 0:
-            raise Undetermined(f"{self.header.arch}.full_attention_interval is zero")
+            raise Rejected(f"{self.header.arch}.full_attention_interval is zero")
         for layer in range(self.n_layer_all):
             self.recurrent[layer] = layer < self.n_layer and (layer + 1) % interval != 0
 
@@ -149,9 +153,7 @@ class Layout:
         """MLA: keys alone are kept where the file gives the lengths of the decompressed heads."""
         read = self.required if required else self.optional
         k, v = read("attention.key_length_mla") or 0, read("attention.value_length_mla") or 0
-        if bool(k) != bool(v):
-            raise Undetermined("only one of attention.key_length_mla and value_length_mla is given")
-        self.latent = bool(k)
+        self.latent = k > 0 and v > 0
 
     def indexer(self, *, required: bool = True) -> None:
         """The sparse-attention indexer's key width."""
@@ -165,27 +167,27 @@ def _per_layer(header: Header, key: str, default: list[int], n: int) -> list[int
     if value is None:
         return list(default)
     if isinstance(value, ArrayInfo):
-        raise Undetermined(f"{full} has {value.length:,} values, the engine expects {n}")
+        raise Rejected(f"{full} has {value.length:,} values, the engine expects {n}")
     if isinstance(value, tuple):
         if len(value) != n:
-            raise Undetermined(f"{full} has {len(value)} values, the engine expects {n}")
+            raise Rejected(f"{full} has {len(value)} values, the engine expects {n}")
         values = list(value)
     else:
         values = [value] * n if isinstance(value, int) and not isinstance(value, bool) else [-1]
     if any(not isinstance(v, int) or not 0 <= v < U32 for v in values):
-        raise Undetermined(f"{full} does not hold counts")
+        raise Rejected(f"{full} does not hold counts")
     return [int(v) for v in values]
 
 
 def base_layout(header: Header) -> Layout:
-    """The values that every architecture shares. Raises Undetermined where the file lacks what it needs."""
+    """The values that every architecture shares. Raises Rejected where the file lacks what it needs."""
     probe = Layout(header, 0, 0, 0, 0, [], [], [], 0, 0, 0, 0, True)
     n_layer = probe.required("block_count")
     if not 0 < n_layer <= MAX_LAYERS:
-        raise Undetermined(f"{n_layer:,} layers, the engine takes 1 to {MAX_LAYERS}")
+        raise Rejected(f"{n_layer:,} layers, the engine takes 1 to {MAX_LAYERS}")
     n_nextn = probe.optional("nextn_predict_layers") or 0
     if n_nextn > n_layer:
-        raise Undetermined("more next-token-prediction layers than layers")
+        raise Rejected("more next-token-prediction layers than layers")
     n_embd = probe.required("embedding_length")
     zeros = [0] * n_layer
     heads = _per_layer(header, "attention.head_count", zeros, n_layer)

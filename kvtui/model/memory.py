@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kvtui.model.layout import Layout, Undetermined
+from kvtui.model.layout import Layout, Rejected
 from kvtui.model.shapes import CacheShape, LayerWidth, Memory, RecurrentShape
 
 Keep = Callable[[int], bool]
@@ -46,9 +46,7 @@ def trunk(layout: Layout) -> Keep:
 def attention(layout: Layout) -> Memory:
     """Attention alone: the arrangement of all architectures that have no other."""
     if layout.windowed != any(layout.swa):
-        raise Undetermined(
-            "the sliding-window pattern and the window contradict each other, the engine stops"
-        )
+        raise Rejected("the sliding-window pattern and the window contradict each other, the engine stops")
     return Memory(attention_caches(layout, trunk(layout)), equal_types=layout.latent)
 
 

@@ -57,10 +57,16 @@ class StateShape:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """All that a context keeps."""
+    """All that a context keeps, and what the engine demands of it.
+
+    `equal_types`: K and V must have the same type. `even_batches`: the micro-batch must divide evenly among the
+    sequences of a context that is not unified. `one_stream`: several sequences only in a unified context.
+    """
 
     caches: tuple[CacheShape, ...] = ()
     recurrent: RecurrentShape | None = None
     states: tuple[StateShape, ...] = ()
     equal_types: bool = False
+    even_batches: bool = False
+    one_stream: bool = False
     refused: str | None = None

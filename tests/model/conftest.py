@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gguf_bytes import gguf, model, write
+from tests.model.gguf_bytes import gguf, model, write
 
 from kvtui.model.geometry import Geometry, geometry
 from kvtui.model.header import Header, read_header

@@ -12,7 +12,7 @@ from typing import Any
 import gguf as oracle
 import numpy as np
 import pytest
-from gguf_bytes import ARRAY, F32, STRING, U8, U32, gguf, model, string, tensor, value, write
+from tests.model.gguf_bytes import ARRAY, F32, STRING, U8, U32, gguf, model, string, tensor, value, write
 
 from kvtui.core.errors import ModelFileError
 from kvtui.model.header import ArrayInfo, read_header

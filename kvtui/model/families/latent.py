@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvtui.model.families.arch import Arch
-from kvtui.model.layout import Layout, Undetermined
+from kvtui.model.layout import Layout, Rejected, Undetermined
 from kvtui.model.memory import attention, attention_caches, cache, narrow, trunk
 from kvtui.model.shapes import CacheShape, Memory
 
@@ -58,15 +58,17 @@ def _indexer_cache(layout: Layout) -> CacheShape:
 
 def _hy_v4(layout: Layout) -> None:
     layout.latent_attention(required=True)
+    if not layout.latent:
+        raise Rejected("the latent lengths are zero, the engine stops")
     layout.filter_nextn = False
     if not layout.optional("attention.indexer.top_k"):
         return
     layout.indexer()
     if layout.n_nextn:
-        raise Undetermined("an indexer together with next-token-prediction layers, the engine stops")
+        raise Rejected("an indexer together with next-token-prediction layers, the engine stops")
     _indexer_types(layout, [0] * layout.n_layer)
     if not layout.indexer_full[0]:
-        raise Undetermined("the first layer owns no indexer, the engine will not load this file")
+        raise Rejected("the first layer owns no indexer, the engine will not load this file")
 
 
 def _hy_v4_memory(layout: Layout) -> Memory:
@@ -79,7 +81,7 @@ def _dots3note(layout: Layout) -> None:
     layout.indexer()
     types = layout.array("attention.indexer.types")
     if types is None:
-        raise Undetermined("dots3note.attention.indexer.types is missing")
+        raise Rejected("dots3note.attention.indexer.types is missing")
     full = [v != 0 for v in types[: layout.n_layer_all]]
     layout.indexer_full = full + [False] * (layout.n_layer_all - len(full))
     if any(f and s for f, s in zip(layout.indexer_full, layout.swa, strict=True)):

@@ -6,8 +6,11 @@ State is f32 whatever the KV types are. Widths per layer and sequence: convoluti
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from kvtui.model.families.arch import Arch, Rule
-from kvtui.model.layout import Layout, Undetermined
+from kvtui.model.layout import Layout, Rejected, Undetermined
 from kvtui.model.memory import hybrid, narrow, recurrent_only
 from kvtui.model.shapes import CacheShape, Memory
 
@@ -44,12 +47,18 @@ def _mamba2(layout: Layout) -> Memory:
     return recurrent_only(layout, *_ssm(layout))
 
 
-def _rwkv(layout: Layout) -> Memory:
-    head = layout.required("wkv.head_size")
-    shifts = layout.optional("token_shift_count")
-    if head == 0:
-        raise Undetermined("wkv.head_size is zero")
-    return recurrent_only(layout, (2 if shifts is None else shifts) * layout.n_embd, layout.n_embd * head)
+def _rwkv(shifts: int) -> Callable[[Layout], Memory]:
+    """RWKV keeps `shifts` shifted tokens per layer; the engine stops where the file says otherwise."""
+
+    def memory(layout: Layout) -> Memory:
+        head, stored = layout.required("wkv.head_size"), layout.optional("token_shift_count")
+        if head == 0:
+            raise Undetermined("wkv.head_size is zero")
+        if (2 if stored is None else stored) != shifts:
+            return Memory(refused=f"token_shift_count must be {shifts}, the engine stops")
+        return recurrent_only(layout, shifts * layout.n_embd, layout.n_embd * head)
+
+    return memory
 
 
 # Beside attention
@@ -124,9 +133,21 @@ def _delta_net(layout: Layout) -> Memory:
     return _trunk_hybrid(layout, *_ssm(layout))
 
 
+def _sized_for_one_sequence(layout: Layout, memory: Memory) -> Memory:
+    """The engine sizes these graphs once more for a single sequence, which stops it where the micro-batch
+    does not divide among the streams and an attention layer is followed by another layer."""
+    inner = range(layout.n_layer - 1)
+    return replace(memory, even_batches=any(not layout.recurrent[i] for i in inner))
+
+
 def _lightning(layout: Layout) -> Memory:
     # Linear attention keeps a square matrix per head and no convolution.
-    return _trunk_hybrid(layout, 0, layout.head_k * layout.head_k * layout.heads[0])
+    state = layout.head_k * layout.head_k * layout.heads[0]
+    return _sized_for_one_sequence(layout, _trunk_hybrid(layout, 0, state))
+
+
+def _kimi_linear(layout: Layout) -> Memory:
+    return _sized_for_one_sequence(layout, _kimi_memory(layout))
 
 
 def _kimi(layout: Layout) -> None:
@@ -151,8 +172,9 @@ def _glm5_next(layout: Layout) -> None:
     layout.indexer()
     types = layout.per_layer("attention.indexer.types", [1] * layout.n_layer, layout.n_layer)
     layout.indexer_full = [v != 0 for v in types] + [False] * layout.n_nextn
-    if layout.required("attention.indexer.kpool") <= 1:
-        raise Undetermined("attention.indexer.kpool must be above one, the engine stops")
+    kpool = layout.required("attention.indexer.kpool")
+    if kpool <= 1 or layout.required("attention.indexer.top_k") % kpool:
+        raise Rejected("attention.indexer.kpool must be above one and divide top_k, the engine stops")
 
 
 def _glm5_next_memory(layout: Layout) -> Memory:
@@ -172,10 +194,10 @@ _INTERVAL_4 = "delta nets, every 4th layer (or as the file says) attends"
 RECURRENT = (
     Arch("mamba", "recurrent state only", memory=_mamba),
     Arch("mamba2", "recurrent state only", memory=_mamba2),
-    Arch("rwkv6", "recurrent state only", memory=_rwkv),
-    Arch("rwkv6qwen2", "recurrent state only", memory=_rwkv),
-    Arch("rwkv7", "recurrent state only", memory=_rwkv),
-    Arch("arwkv7", "recurrent state only", memory=_rwkv),
+    Arch("rwkv6", "recurrent state only", memory=_rwkv(2)),
+    Arch("rwkv6qwen2", "recurrent state only", memory=_rwkv(1)),
+    Arch("rwkv7", "recurrent state only", memory=_rwkv(2)),
+    Arch("arwkv7", "recurrent state only", memory=_rwkv(1)),
     Arch("jamba", "Mamba where a layer has no KV heads, else full attention", _without_kv, _jamba),
     Arch(
         "granitehybrid",
@@ -206,7 +228,7 @@ RECURRENT = (
         "kimi-linear",
         "delta attention where a layer has no KV heads, else latent attention",
         _kimi,
-        _kimi_memory,
+        _kimi_linear,
     ),
     Arch(
         "bailingmoe3",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kvtui.model.families.arch import Arch
-from kvtui.model.layout import MAX_LAYERS, Layout, Undetermined
+from kvtui.model.layout import MAX_LAYERS, Layout, Rejected
 from kvtui.model.memory import attention, attention_caches, narrow
 from kvtui.model.shapes import CacheShape, LayerWidth, Memory, RecurrentShape, StateShape
 
@@ -31,7 +33,7 @@ def _deepseek4(layout: Layout) -> None:
 def _deepseek4_memory(layout: Layout) -> Memory:
     ratios = layout.array("attention.compress_ratios")
     if ratios is None or len(ratios) < layout.n_layer_all:
-        raise Undetermined("attention.compress_ratios is missing or shorter than the layers")
+        raise Rejected("attention.compress_ratios is missing or shorter than the layers")
     layout.latent = True  # keys alone are kept, in every cache
     csa = [i for i in range(layout.n_layer_all) if ratios[i] == _CSA]
     hca = [i for i in range(layout.n_layer_all) if ratios[i] == _HCA]
@@ -80,7 +82,7 @@ def _qwen4exp_memory(layout: Layout) -> Memory:
     state, groups = layout.required("ssm.state_size"), layout.required("ssm.group_count")
     ratios = set(layout.per_layer("attention.compress_ratios", [0], layout.n_layer_all)) - {0}
     if len(ratios) > 1 or ratios == {1} or 0 in (kernel, inner, state, groups, layout.indexer_head):
-        raise Undetermined("compress ratios or state sizes that the engine will not load")
+        raise Rejected("compress ratios or state sizes that the engine will not load")
 
     def attends(i: int) -> bool:
         return i < layout.n_layer and not layout.recurrent[i]
@@ -100,7 +102,7 @@ def _ngram_history(layout: Layout) -> tuple[int, int]:
     if not layers:
         return 0, 0
     if len(layers) != 1 or layers[0] >= layout.n_layer or not layout.recurrent[layers[0]]:
-        raise Undetermined("ple.layers must name one recurrent layer")
+        raise Rejected("ple.layers must name one recurrent layer")
     kernel, size = layout.required("ple.conv_kernel"), layout.required("ple.ngram_size")
     return 1, (kernel - 1) * size * layout.required("hyper_connection.count") * layout.n_embd
 
@@ -113,7 +115,7 @@ def _nanbeige(layout: Layout) -> None:
     loops = 1 if loops is None else loops
     physical = layout.n_layer
     if loops < 1 or physical * loops > MAX_LAYERS:
-        raise Undetermined(f"num_loops is {loops}, the engine stops")
+        raise Rejected(f"num_loops is {loops}, the engine stops")
     if loops > 1:
         layout.n_layer_all = physical * loops
         layout.heads = layout.heads[:physical] * loops
@@ -128,7 +130,7 @@ def _graniteswitch(layout: Layout) -> None:
     # One more layer at the end, with a single head, holds what routes tokens to adapters.
     router = layout.n_layer
     if router >= MAX_LAYERS:
-        raise Undetermined("no room for the router layer, the engine stops")
+        raise Rejected("no room for the router layer, the engine stops")
     layout.n_layer_all, layout.n_nextn, layout.filter_nextn = router + 1, 1, False
     layout.heads = [*layout.heads[:router], 1]
     layout.kv_heads = [*layout.kv_heads[:router], 1]
@@ -165,7 +167,18 @@ def _clip(_: Layout) -> Memory:
     return _refused("a projector: it belongs beside a model, the engine makes no context of it")
 
 
+def _t5(layout: Layout) -> Memory:
+    # The bias of relative positions is not split among streams.
+    return replace(attention(layout), one_stream=True)
+
+
+def _no_model(_: Layout) -> Memory:
+    return _refused("the engine lists this architecture but cannot load it")
+
+
 SPECIAL = (
+    Arch("t5", "full attention in the decoder", memory=_t5),
+    Arch("gptj", "listed by the engine, not implemented", memory=_no_model),
     Arch(
         "deepseek4",
         "sliding raw cache, compressed caches and indexers, all per sequence",

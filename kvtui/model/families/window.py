@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvtui.model.families.arch import Arch, Rule
-from kvtui.model.layout import Layout, Undetermined
+from kvtui.model.layout import Layout, Rejected
 
 _WINDOW = "attention.sliding_window"
 
@@ -50,13 +50,14 @@ def _gemma3n(layout: Layout) -> None:
 
 
 def _gemma4(layout: Layout) -> None:
+    layout.required("embedding_length_per_layer_input")
     layout.required("attention.key_length_swa")
     layout.required("attention.value_length_swa")
     layout.slide(layout.required(_WINDOW))
     shared = layout.optional("attention.shared_kv_layers") or 0
     layout.kv_layers = layout.n_layer_all - shared
     if layout.kv_layers < 2:
-        raise Undetermined("fewer than two layers own a cache, the engine stops")
+        raise Rejected("fewer than two layers own a cache, the engine stops")
     if shared:
         layout.notes.append(f"the last {shared} layers reuse the caches of earlier ones")
 
