@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from threading import Barrier, Event, Thread
 from time import monotonic
 
@@ -15,7 +14,7 @@ _Outcome = Completion | RequestError | EngineGone | Cancelled
 
 
 def measure_concurrency(
-    ask_factory: Callable[[], Asking],
+    ask: Asking,
     style: PromptStyle,
     n: int,
     depth: int,
@@ -25,20 +24,17 @@ def measure_concurrency(
 ) -> ConcurrencyResult:
     """Send `n` prompts of `depth` tokens at the same moment, none sharing a prefix, and decode `n_decode` each.
 
-    `ask_factory` is called `n` times in the calling thread, which keeps whatever must be closed. An answer cut
-    short because the pool was full counts as failed. Raises EngineGone and Cancelled, after all have ended.
+    `ask` is used by `n` threads at once. An answer cut short because the pool was full counts as failed.
+    Raises EngineGone and Cancelled, after all requests have ended.
     """
-    asks = [ask_factory() for _ in range(n)]
-    prompts = [
-        list(build_haystack(ask, style, depth, seed=(seed, index, n)).ids) for index, ask in enumerate(asks)
-    ]
+    prompts = [list(build_haystack(ask, style, depth, seed=(seed, index, n)).ids) for index in range(n)]
     outcomes: list[_Outcome | None] = [None] * n
     together = Barrier(n)
 
     def request(index: int) -> None:
         together.wait()
         try:
-            outcomes[index] = asks[index].complete(
+            outcomes[index] = ask.complete(
                 prompts[index], n_decode, cache_prompt=False, ignore_eos=True, cancel=cancel
             )
         except (RequestError, EngineGone, Cancelled) as error:

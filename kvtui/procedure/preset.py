@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import stat
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import resources
@@ -16,12 +16,11 @@ from typing import Any, Literal, cast
 
 from kvtui.core.errors import PresetError
 from kvtui.core.text import clean
+from kvtui.procedure.preset_keys import KEYS, Key
 
 Transients = Literal["on-failure", "always"]
 
 _MAX_BYTES = 65536
-_MAX_TOKENS = 16 * 1024 * 1024
-_KV_TYPES = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _ANSWER_ROOM = 128
 
 
@@ -62,121 +61,6 @@ class Preset:
     transients: Transients
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """One key of a preset file: the `Preset` field, a reader that raises ValueError, and what is allowed."""
-
-    field: str
-    read: Callable[[object], object]
-    allowed: str
-    default: object = ...
-
-
-def _whole(low: int, high: int) -> tuple[Callable[[object], object], str]:
-    def read(value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise ValueError
-        return value
-
-    return read, f"a whole number from {low} to {high}"
-
-
-def _number(low: float, high: float) -> tuple[Callable[[object], object], str]:
-    def read(value: object) -> float:
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
-            raise ValueError
-        return float(value)
-
-    return read, f"a number from {low:g} to {high:g}"
-
-
-def _ascending(
-    item: tuple[Callable[[object], object], str], most: int
-) -> tuple[Callable[[object], object], str]:
-    read_item, allowed = item
-
-    def read(value: object) -> tuple[object, ...]:
-        if not isinstance(value, list) or not 1 <= len(value) <= most:
-            raise ValueError
-        items = tuple(read_item(each) for each in value)
-        if any(a >= b for a, b in zip(cast("tuple[Any, ...]", items), items[1:], strict=False)):
-            raise ValueError
-        return items
-
-    return read, f"a list of 1 to {most} ascending values, each {allowed}"
-
-
-def _one_of(*words: str) -> tuple[Callable[[object], object], str]:
-    def read(value: object) -> str:
-        if not isinstance(value, str) or value not in words:
-            raise ValueError
-        return value
-
-    return read, "one of " + ", ".join(f'"{word}"' for word in words)
-
-
-def _flag() -> tuple[Callable[[object], object], str]:
-    def read(value: object) -> bool:
-        if not isinstance(value, bool):
-            raise ValueError
-        return value
-
-    return read, "true or false"
-
-
-def _line() -> tuple[Callable[[object], object], str]:
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not value.strip() or len(value) > 400:
-            raise ValueError
-        return clean(value)
-
-    return read, "text of 1 to 400 characters"
-
-
-_CONTEXT = _whole(256, _MAX_TOKENS)
-_KEYS: dict[str, dict[str, _Key]] = {
-    "": {
-        "title": _Key("title", *_line()),
-        "description": _Key("description", *_line()),
-    },
-    "floor": {"context": _Key("floor_context", *_CONTEXT, 8192)},
-    "baseline": {
-        "context": _Key("baseline_context", *_CONTEXT),
-        "depths": _Key("baseline_depths", *_ascending(_whole(256, _MAX_TOKENS), 8)),
-    },
-    "kv": {"type": _Key("kv_type", *_one_of(*_KV_TYPES), "q8_0")},
-    "stages": {
-        "contexts": _Key("stages", *_ascending(_CONTEXT, 16)),
-        "target": _Key("target_context", *_CONTEXT),
-        "recall_positions": _Key(
-            "recall_positions", *_ascending(_number(0, 1), 16), (0.02, 0.25, 0.5, 0.75, 0.98)
-        ),
-        "decode_tokens": _Key("decode_tokens", *_whole(16, 4096), 128),
-        "repeats": _Key("repeats", *_whole(1, 20), 1),
-    },
-    "limits": {
-        "min_decode_tps": _Key("min_decode_tps", *_number(0.1, 10_000), None),
-        "min_prompt_tps": _Key("min_prompt_tps", *_number(0.1, 1_000_000), None),
-        "max_per_request": _Key("max_per_request", *_CONTEXT, None),
-        "max_live_tokens": _Key("max_live_tokens", *_CONTEXT, None),
-    },
-    "memory": {
-        "margin_gib": _Key("margin_gib", *_number(0, 64), 1.0),
-        "reserve_gib": _Key("reserve_gib", *_number(0, 64), None),
-    },
-    "server": {
-        "n_parallel": _Key("n_parallel", *_whole(1, 64), 1),
-        "kv_unified": _Key("kv_unified", *_flag(), False),
-        "n_batch": _Key("n_batch", *_whole(32, 65536), 2048),
-        "n_ubatch": _Key("n_ubatch", *_whole(32, 65536), 512),
-        "swa_full": _Key("swa_full", *_flag(), False),
-        "prefix_reuse": _Key("prefix_reuse", *_flag(), True),
-        "cache_ram_mib": _Key("cache_ram_mib", *_whole(0, 1024 * 1024), 0),
-    },
-    "transients": {"run": _Key("transients", *_one_of("on-failure", "always"), "on-failure")},
-}
-
-
 def load_preset(name_or_path: str) -> Preset:
     """The packaged preset of that name, or the one in that file (anything with a `/` or ending in `.toml`).
 
@@ -208,8 +92,8 @@ def _load(path: Path) -> Preset:
     shown = clean(str(path), 400)
     document = _parse(shown, _read(path, shown))
     fields: dict[str, object] = {"name": clean(path.stem, 80)}
-    _refuse_unknown(shown, "", document, [*_KEYS[""], *(table for table in _KEYS if table)])
-    for table, keys in _KEYS.items():
+    _refuse_unknown(shown, "", document, [*KEYS[""], *(table for table in KEYS if table)])
+    for table, keys in KEYS.items():
         given = document.get(table, {}) if table else document
         if not isinstance(given, dict):
             raise PresetError(shown, table, f"must be a table: [{table}]")
@@ -262,7 +146,7 @@ def _suggest(word: str, known: Mapping[str, object] | list[str]) -> str:
     return f"{meant}allowed: {', '.join(known)}"
 
 
-def _value(shown: str, where: str, spec: _Key, given: object) -> object:
+def _value(shown: str, where: str, spec: Key, given: object) -> object:
     if given is ...:
         if spec.default is ...:
             raise PresetError(shown, where, f"is missing; it must be {spec.allowed}")
