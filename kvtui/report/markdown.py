@@ -94,6 +94,7 @@ def _machine(session: SessionFacts) -> list[str]:
     device, model, engine, host = started.device, started.model, started.engine, started.host
     build = ", ".join(p for p in (engine.build and f"build {engine.build}", engine.commit) if p)
     quant = f"{model.quant or 'unknown'} weights"
+    resumed = f", resumed {session.state.resumed} times" if session.state.resumed else ""
     trained = "not stated" if model.n_ctx_train is None else tokens(model.n_ctx_train)
     rows = [
         (_device_label(device), text(_device(device))),
@@ -102,7 +103,10 @@ def _machine(session: SessionFacts) -> list[str]:
         ("header SHA-256", code(model.header_sha256)),
         ("trained context", trained),
         ("host", text(f"{host.system}, {host.cpu}, {host.cores} cores, {size(host.memory_bytes)}")),
-        ("session", f"{code(started.session)}, kvtui {text(started.kvtui)}, begun {code(started.at)}"),
+        (
+            "session",
+            f"{code(started.session)}, kvtui {text(started.kvtui)}, begun {code(started.at)}{resumed}",
+        ),
     ]
     return ["## Machine, engine, model", "", *table(("what", ""), rows)]
 
@@ -114,7 +118,7 @@ def _device_label(device: DeviceInfo) -> str:
 def _device(device: DeviceInfo) -> str:
     parts = [f"{device.name}, {size(device.total_bytes)}"]
     if device.kind == "host":
-        parts.append("no GPU: host memory of the engine's process stands in for VRAM")
+        parts.append(device.note or "no GPU: host memory of the engine's process stands in for VRAM")
     else:
         parts += [
             f"driver {device.driver or words.NOT_MEASURED}",
@@ -124,7 +128,8 @@ def _device(device: DeviceInfo) -> str:
         parts.append(f"compute capability {device.compute_capability}")
     if device.display_attached is not None:
         parts.append("a display is attached" if device.display_attached else "no display attached")
-    return ", ".join([*parts, *([device.note] if device.note else [])])
+        parts += [device.note] if device.note else []
+    return ", ".join(parts)
 
 
 def _steps(state: SessionState) -> list[str]:

@@ -48,7 +48,8 @@ class KvBytes:
 @dataclass(frozen=True, slots=True)
 class MemoryPoints:
     """Device memory of the engine: `before` is what others held. `after_load` and `after_warm_up` are the last
-    readings of those phases, `peak_*` the exact maxima. `host_peak` is resident host memory of the engine."""
+    readings of those phases that the thinned series kept, `peak_*` the exact maxima. `host_peak` is resident
+    host memory of the engine."""
 
     basis: str | None
     before: int | None

@@ -204,6 +204,18 @@ def test_a_box_without_a_gpu_says_what_stands_in() -> None:
     assert "no GPU: host memory of the engine's process stands in for VRAM" in report
     assert "does not apply: no GPU here" in report
     assert "driver" not in _section(report, "Machine, engine, model")
+    state = states.on_host()
+    noted = replace(
+        state, started=replace(state.started, device=replace(state.started.device, note="shared memory"))
+    )
+    machine = _section(render(noted), "Machine, engine, model")
+    assert "64.00 GiB, shared memory |" in machine
+    assert "stands in" not in machine
+
+
+def test_a_resumed_session_says_so() -> None:
+    assert "resumed 2 times" in render(replace(sample.state(), resumed=2))
+    assert "resumed" not in render(sample.state())
 
 
 def test_concurrency_is_a_table_of_its_own() -> None:
