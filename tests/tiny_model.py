@@ -20,7 +20,24 @@ N_HEAD = 2
 N_HEAD_KV = 1
 HEAD_SIZE = 64  # a multiple of 64: quantized K and V are rotated as in real models
 SLIDING_WINDOW = 512
-WORDS = "the of and to in is it that for was on with as be at by this from or an code key value answer file".split()
+WORDS = (
+    "the",
+    "of",
+    "and",
+    "to",
+    "in",
+    "is",
+    "it",
+    "that",
+    "for",
+    "was",
+    "on",
+    "with",
+    "as",
+    "be",
+    "at",
+    "by",
+)
 
 SPECIAL = ("<unk>", "<s>", "</s>")
 
@@ -34,7 +51,9 @@ def vocabulary() -> tuple[list[str], list[float], list[int]]:
         types.append(6)
     pieces = ["\u2581", *(chr(c) for c in range(33, 127))]
     for word in WORDS:
-        pieces += [word[:n] for n in range(2, len(word) + 1)] + ["\u2581" + word[:n] for n in range(1, len(word) + 1)]
+        pieces += [word[:n] for n in range(2, len(word) + 1)] + [
+            "\u2581" + word[:n] for n in range(1, len(word) + 1)
+        ]
     for rank, piece in enumerate(dict.fromkeys(pieces)):
         tokens.append(piece)
         scores.append(-1.0 - rank / 100 + len(piece))

@@ -138,6 +138,8 @@ class EngineClient:
                 cancelling.check()
                 if reader.feed(data):
                     break
+            else:
+                cancelling.check()
         return reader.completion(lambda text: self.tokenize(text, add_special=False, parse_special=False))
 
     def _text(self, path: str, body: dict[str, Any], field: str) -> str:
@@ -182,7 +184,6 @@ class EngineClient:
                 if isinstance(error, httpx.TransportError) and not _is_rubbish(error):
                     raise EngineGone(f"the connection to the engine broke at {path}") from error
                 raise RequestError(f"the engine's answer to {path} cannot be read") from error
-        cancelling.check()
 
 
 def _is_rubbish(error: httpx.HTTPError) -> bool:

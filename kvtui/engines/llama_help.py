@@ -8,6 +8,7 @@ from kvtui.core.text import clean
 from kvtui.engines.base import Abilities
 
 _NAME = re.compile(r"-{1,2}[A-Za-z][\w.-]*")
+_HELP_COLUMN = 16  # explanations begin far to the right of it in every era
 _ALLOWED = re.compile(r"allowed values:\s*([\w, ]+)")
 _VERSION = re.compile(r"^version:\s*(?P<version>\S+)\s*\((?P<rest>[^)]*)\)", re.MULTILINE)
 _BUILD_COMMIT = re.compile(r"build (?P<build>\d+), commit (?P<commit>\w+)")
@@ -35,7 +36,7 @@ def read_abilities(help_text: str, version_text: str) -> Abilities:
 def _leading_names(line: str) -> tuple[list[str], str]:
     names: list[str] = []
     at = len(line) - len(line.lstrip())
-    while at <= 2 or names:
+    while at < _HELP_COLUMN or names:
         match = _NAME.match(line, at)
         if match is None:
             break

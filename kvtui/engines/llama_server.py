@@ -11,6 +11,7 @@ from threading import Timer
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import StartError
 from kvtui.engines.base import Abilities, Command, Missing
+from kvtui.engines.environment import counting_variables
 from kvtui.engines.llama_help import read_abilities
 from kvtui.engines.process import EngineProcess
 
@@ -73,7 +74,9 @@ class LlamaServer:
         line.add(("-cram", "--cache-ram"), str(config.cache_ram_mib))
         line.add(("--host",), "127.0.0.1")
         line.add(("--port",), str(port))
-        return Command((*self._prefix, *line.words, *config.extra), config.env, tuple(line.missing))
+        env = dict(counting_variables()) | dict(config.env)
+        argv = (*self._prefix, *line.words, *config.extra)
+        return Command(argv, tuple(env.items()), tuple(line.missing))
 
     def launch(self, config: RunConfig, log_path: Path, on_log: Callable[[list[str]], None]) -> EngineProcess:
         """Start it on a free port. Call it from the thread that lives as long as the run (see guard)."""

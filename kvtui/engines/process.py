@@ -16,6 +16,7 @@ from threading import Event
 from kvtui.core.errors import Cancelled, StartError
 from kvtui.engines import guard
 from kvtui.engines.base import Command, StartProgress
+from kvtui.engines.environment import engine_environment
 from kvtui.engines.failure import describe_exit, is_port_clash, last_words
 from kvtui.engines.logtail import LogTail
 from kvtui.engines.watch import Quiet
@@ -24,16 +25,9 @@ from kvtui.logs.facts import EngineFacts
 
 _HOST = "127.0.0.1"
 _POLL_S = 0.1
-_TERM_S = 5.0
+_TERM_S = 3.0
 _KILL_S = 10.0
-_FOREIGN_S = 10.0
-_DROPPED_ENV = (
-    "LLAMA_API_KEY",
-    "LLAMA_ARG_API_KEY",
-    "LLAMA_ARG_API_PREFIX",
-    "LLAMA_ARG_SSL_KEY_FILE",
-    "LLAMA_ARG_SSL_CERT_FILE",
-)
+_FOREIGN_S = 5.0  # who answers is not ours, or the system does not tell
 
 
 def free_port() -> int:
@@ -74,8 +68,11 @@ class EngineProcess:
 
     @property
     def pid(self) -> int:
-        """The engine's process id: the guard becomes the engine."""
-        return self._process.pid
+        """The engine's process id: the guard becomes the engine.
+
+        Once it is ready it is the process that answers, which differs where the program is a wrapper.
+        """
+        return self._process.pid if self._listener is None else self._listener
 
     @property
     def base_url(self) -> str:
@@ -140,6 +137,7 @@ class EngineProcess:
 
     def _start(self) -> None:
         self._swept = False
+        self._listener: int | None = None
         self._port = self._pick_port()
         self._command = self._make_command(self._port)
         argv = (sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), "--", *self._command.argv)
@@ -150,7 +148,7 @@ class EngineProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(self._command),
+                env=engine_environment(self._command.env),
                 start_new_session=True,
             )
         self._log = LogTail(self._log_path, self._on_log)
@@ -173,13 +171,15 @@ class EngineProcess:
                 health = client.health()
                 if health == "ready":
                     answered = now if answered is None else answered
-                    if host.listens(self.pid, self._port) is not False or now - answered > _FOREIGN_S:
+                    self._listener = host.listener(self._process.pid, self._port)
+                    if self._listener is not None or now - answered > _FOREIGN_S:
                         return time.monotonic() - self._launched
                 stage = {"loading": "loading the model", "ready": "ready"}.get(health, "starting")
                 progress(StartProgress(seconds, stage, self._log.size))
                 if seconds > timeout_s:
                     raise self._hung(f"was not ready after {timeout_s:.0f} s")
-                activity = (self._log.size, host.cpu_seconds(self.pid), host.resident_bytes(self.pid))
+                pid = self._process.pid
+                activity = (self._log.size, host.cpu_seconds(pid), host.resident_bytes(pid))
                 if quiet.too_long(now, activity):
                     raise self._hung(f"did nothing for {self._quiet_limit_s:.0f} s while loading")
                 if cancel.wait(_POLL_S):
@@ -218,9 +218,3 @@ class EngineProcess:
 
 class _PortTaken(Exception):
     """The engine died because somebody else listens on its port."""
-
-
-def _environment(command: Command) -> dict[str, str]:
-    """Ours, without what would keep kvtui from reaching the engine, plus what the run sets."""
-    env = {name: value for name, value in os.environ.items() if name not in _DROPPED_ENV}
-    return env | {"NO_COLOR": "1"} | dict(command.env)

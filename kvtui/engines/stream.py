@@ -23,7 +23,8 @@ _SLACK_TOKENS = 8
 
 def plain(text: str) -> str:
     """Text for showing and grading: tabs become four blanks, controls go, line breaks stay."""
-    return "\n".join(clean(line, _TEXT_LIMIT) for line in text[:_TEXT_LIMIT].expandtabs(4).split("\n"))
+    lines = text[:_TEXT_LIMIT].replace("\r\n", "\n").expandtabs(4).split("\n")
+    return "\n".join(clean(line, _TEXT_LIMIT) for line in lines)
 
 
 def json_object(body: bytes, what: str) -> Any:

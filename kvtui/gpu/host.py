@@ -82,17 +82,17 @@ def cpu_seconds(pid: int) -> float | None:
     return times.user + times.system
 
 
-def listens(pid: int, port: int) -> bool | None:
-    """Whether process `pid` or one it started listens on TCP `port`; None where the system does not tell."""
+def listener(pid: int, port: int) -> int | None:
+    """Which of process `pid` and those it started listens on TCP `port`; None if none is seen to."""
     try:
         process = psutil.Process(pid)
         for one in (process, *process.children(recursive=True)):
             for connection in one.net_connections("tcp"):
                 if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
-                    return True
+                    return one.pid
     except _GONE:
-        return None
-    return False
+        pass
+    return None
 
 
 @cache

@@ -1,0 +1,120 @@
+"""A server with llama-server's options that misbehaves as it is told: `python misbehaving.py MODE [options]`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+HELP = """----- common params -----
+
+-h,    --help, --usage                  print usage and exit
+-c,    --ctx-size N                     size of the prompt context (default: 0, 0 = loaded from model)
+-fa,   --flash-attn [on|off|auto]       set Flash Attention use ('on', 'off', or 'auto', default: 'auto')
+-ctk,  --cache-type-k TYPE              KV cache data type for K
+                                        allowed values: f32, f16, q8_0
+                                        (default: f16)
+-m,    --model FNAME                    model path to load
+-lv,   --verbosity, --log-verbosity N   Set the verbosity threshold.
+--host HOST                             ip address to listen
+--port PORT                             port to listen (default: 8080)
+"""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers as `mode` says."""
+
+    mode = ""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+    def do_GET(self) -> None:
+        if self.mode == "never-ready":
+            self._json(503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}})
+        else:
+            self._json(200, {"status": "ok"})
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.mode == "dies-in-prefill":
+            say("CUDA error: out of memory")
+            os.kill(os.getpid(), signal.SIGABRT)
+        if self.mode == "dies-in-decode":
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'data: {"content":"a","tokens":[5],"stop":false,"tokens_predicted":1}\n\n')
+            self.wfile.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._json(500, {"error": {"message": "nothing here", "type": "server_error", "code": 500}})
+
+    def _json(self, status: int, document: object) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def serve(mode: str, port: int) -> None:
+    Handler.mode = mode
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    except OSError:
+        say(
+            f"0.00.028.529 E srv         start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: {port}"
+        )
+        sys.exit(1)
+    say("0.00.000.001 I srv          init: listening")
+    server.serve_forever()
+
+
+def main(mode: str, options: list[str]) -> None:
+    if "--help" in options:
+        (sys.stderr if mode == "help-on-stderr" else sys.stdout).write(HELP)
+        return
+    if "--version" in options:
+        say("version: 6190 (ab12cd3)\nbuilt with cc (GCC) 13.3 for x86_64-linux-gnu")
+        return
+    port = int(options[options.index("--port") + 1])
+    if mode == "exits-at-once":
+        say("0.00.001.000 I srv init: initializing ...")
+        say(
+            "0.00.002.000 E gguf_init_from_file: failed to open GGUF file 'gone.gguf' (No such file or directory)"
+        )
+        say("0.00.003.000 E srv init: exiting due to model loading error")
+        sys.exit(1)
+    if mode == "says-nothing":
+        sys.exit(3)
+    if mode == "segfaults":
+        say("load_tensors: loading model tensors")
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if mode == "hangs":
+        say("loading \x1b]0;owned\x07model")
+        time.sleep(600)
+    if mode == "ignores-term":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if mode == "has-a-child" and os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        Path(options[options.index("-m") + 1]).write_text(str(os.getpid()))
+        time.sleep(600)
+    if mode == "wrapper" and (child := os.fork()) > 0:
+        os.waitpid(child, 0)
+        return
+    if mode == "floods":
+        for number in range(50_000):
+            sys.stderr.write(f"line {number}\n")
+    serve(mode, port)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
