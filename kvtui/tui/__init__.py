@@ -1,0 +1,1 @@
+"""What the operator sees. View modules turn state into plain rows; widgets only draw them."""

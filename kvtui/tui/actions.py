@@ -1,0 +1,134 @@
+"""The one registry of what can be done: bindings, footer, help and palette are generated from it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from kvtui.tui.lines import EMPTY, Line, Span, fit, line, width_of
+
+EVERYWHERE = "everywhere"
+DETAIL = "detail"
+INNER = (DETAIL, "report", "form", "list", "dialog", "confirm")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing the operator can do.
+
+    `keys` are Textual's names, the first is the one shown. `scopes` are the screens it works on. `title` is the
+    footer's word, `help` a sentence. `rank` orders the footer; below 0: not shown there.
+    """
+
+    id: str
+    keys: tuple[str, ...]
+    title: str
+    help: str
+    scopes: tuple[str, ...]
+    rank: int = 50
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action("accept", ("a",), "accept", "Do what is recommended.", ("procedure",), 1),
+    Action("change", ("c",), "change", "Pick another variable or value instead.", ("procedure",), 2),
+    Action("skip", ("s",), "skip", "Skip it, with a reason if you like.", ("procedure",), 3),
+    Action("stop_here", ("x",), "stop here", "End the procedure with what is proven so far.", ("procedure",), 5),
+    Action("pause", ("space", "p"), "pause", "Pause: the decisions are yours.", ("procedure",), 4),
+    Action("verdict", ("v",), "verdict", "The verdict, the final command and the report's files.", ("procedure",), 6),
+    Action("evidence", ("e", "enter"), "evidence", "What proves the selected row.", ("procedure",), 10),
+    Action("log", ("l",), "log", "The engine's log, following; proving lines are marked.", ("procedure",), 11),
+    Action("budget", ("b",), "budget", "Memory in figures: forecast, log, peaks.", ("procedure",), 12),
+    Action("runs", ("r",), "runs", "Every run, one row each.", ("procedure",), 13),
+    Action("next", ("n",), "next", "The recommendation in full, with its command.", ("procedure",), 14),
+    Action("steps", ("t",), "steps", "The five steps with goal, gate and result.", ("procedure",), 15),
+    Action("copy", ("y",), "copy", "Copy the command, and keep it in a file.", ("procedure", DETAIL, "report"), 20),
+    Action("select_up", ("up", "k"), "up", "Select the row above.", ("procedure",), -1),
+    Action("select_down", ("down", "j"), "down", "Select the row below.", ("procedure",), -1),
+    Action("scroll_up", ("up", "k"), "up", "Scroll up.", (DETAIL, "report"), -1),
+    Action("scroll_down", ("down", "j"), "down", "Scroll down.", (DETAIL, "report"), -1),
+    Action("page_up", ("pageup",), "page up", "Scroll a page up.", (DETAIL, "report"), -1),
+    Action("page_down", ("pagedown", "space"), "page down", "Scroll a page down.", (DETAIL, "report"), -1),
+    Action("scroll_home", ("home", "g"), "top", "Go to the first line.", (DETAIL, "report"), 30),
+    Action("scroll_end", ("end", "G"), "end", "Go to the last line; a log follows again.", (DETAIL, "report"), 31),
+    Action("yes", ("y",), "yes", "Do it.", ("confirm",), 1),
+    Action("no", ("n",), "no", "Go back, nothing is done.", ("confirm",), 2),
+    Action("to_list", ("down",), "list", "From the field to the list below it.", ("form",), 39),
+    Action("back", ("escape",), "back", "Back to where you were.", INNER, 40),
+    Action("help", ("question_mark", "f1"), "help", "The keys, and what this screen is for.", (EVERYWHERE,), 90),
+    Action("command_palette", ("ctrl+p",), "palette", "Every action by name.", (EVERYWHERE,), -1),
+    Action("quit", ("q", "ctrl+q", "ctrl+c"), "quit", "End kvtui; a running engine is ended too.", (EVERYWHERE,), 91),
+)  # fmt: skip
+
+KEY_NAMES = {
+    "question_mark": "?",
+    "escape": "Esc",
+    "space": "Space",
+    "enter": "Enter",
+    "up": "↑",
+    "down": "↓",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "home": "Home",
+    "end": "End",
+    "f1": "F1",
+    "ctrl+p": "Ctrl+P",
+    "ctrl+q": "Ctrl+Q",
+    "ctrl+c": "Ctrl+C",
+}
+
+
+def of_scope(scope: str) -> tuple[Action, ...]:
+    """The actions of one screen, those that work everywhere left out."""
+    return tuple(a for a in ACTIONS if scope in a.scopes)
+
+
+def everywhere() -> tuple[Action, ...]:
+    """The actions that work on every screen."""
+    return of_scope(EVERYWHERE)
+
+
+def key_name(key: str) -> str:
+    """A key as it is written for a person."""
+    return KEY_NAMES.get(key, key)
+
+
+def footer(actions: Collection[Action], cells: int) -> Line:
+    """The keys that work now: the most used first, help and quit always last and never cut."""
+    shown = sorted((a for a in actions if a.rank >= 0), key=lambda a: a.rank)
+    tail = [_hint(a) for a in shown if a.rank >= 90]
+    room = cells - sum(width_of(t) for t in tail)
+    head: list[Line] = []
+    for action in shown:
+        hint = _hint(action)
+        if action.rank >= 90 or width_of(hint) > room:
+            continue
+        head.append(hint)
+        room -= width_of(hint)
+    return fit(line(*head, *tail), cells)
+
+
+def _hint(action: Action) -> Line:
+    return line(" ", Span(key_name(action.keys[0]), "key"), Span(f" {action.title} ", "dim"))
+
+
+def help_lines(scope: str, about: str, actions: Collection[Action]) -> list[Line]:
+    """The help of one screen: what it is for, then its keys; those that do not work at this moment are dim."""
+    out = [line(paragraph) for paragraph in about.split("\n")]
+    out.append(EMPTY)
+    for title, group in (("Keys here", of_scope(scope)), ("Keys everywhere", everywhere())):
+        if not group:
+            continue
+        out.append(line(Span(title, "title")))
+        for action in group:
+            keys = " ".join(key_name(k) for k in action.keys)
+            now = action in actions
+            out.append(
+                line(
+                    "  ",
+                    fit(line(Span(keys, "key" if now else "dim")), 18),
+                    fit(line(Span(action.title, "" if now else "dim")), 12),
+                    Span(action.help, "" if now else "dim"),
+                )
+            )
+        out.append(EMPTY)
+    return out[:-1]

@@ -1,0 +1,169 @@
+"""The questions: another variable, a reason, a confirmation."""
+
+from __future__ import annotations
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from kvtui.core.errors import InputError
+from kvtui.procedure.variables import BY_NAME, VARIABLES
+from kvtui.session.state import SessionState
+from kvtui.tui.lines import Span, fit, line
+from kvtui.tui.render import content
+from kvtui.tui.screens.base import Dialog, bindings
+
+OTHER = "another value"
+
+
+class ConfirmDialog(Dialog[bool]):
+    """Yes or no; no is where the cursor stands."""
+
+    scope = "confirm"
+    about = "A confirmation. y does it, n or Esc does not."
+    BINDINGS = bindings("confirm")
+
+    def __init__(self, title: str, text: str, yes: str) -> None:
+        super().__init__()
+        self._title, self._text, self._yes = title, text, yes
+
+    def compose(self) -> ComposeResult:
+        """See Screen."""
+        with Vertical(id="box"):
+            yield Static(content(line(Span(self._title, "title"))))
+            yield Static(content(self._text))
+            yield OptionList(
+                Option(content(line(Span("n", "key"), "  go back")), id="no"),
+                Option(content(line(Span("y", "key"), f"  {self._yes}")), id="yes"),
+            )
+
+    @on(OptionList.OptionSelected)
+    def _chosen(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_id == "yes")
+
+    def action_yes(self) -> None:
+        """Yes."""
+        self.dismiss(True)
+
+    def action_no(self) -> None:
+        """No."""
+        self.dismiss(False)
+
+
+class ReasonDialog(Dialog[str]):
+    """Why a recommendation is skipped; may be left empty."""
+
+    about = "Skipping: a reason is kept in the session and the report. Enter skips, with or without one."
+
+    def compose(self) -> ComposeResult:
+        """See Screen."""
+        with Vertical(id="box"):
+            yield Static(content(line(Span("Skip this recommendation", "title"))))
+            yield Static(content("Reason, if you like. Enter skips, Esc goes back."))
+            yield Input(max_length=300)
+
+    @on(Input.Submitted)
+    def _given(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip())
+
+
+class ChangeDialog(Dialog[tuple[str, str]]):
+    """Which variable, then which value: from a list, or typed and checked."""
+
+    about = (
+        "Pick the one variable to change, then its value; `another value` lets you type one. Esc goes back."
+    )
+
+    def __init__(self, state: SessionState) -> None:
+        super().__init__()
+        recommended = state.recommendation
+        last = state.runs[-1].config if state.runs else state.started.base
+        self._config = last
+        self._advised = recommended.variable if recommended else ""
+        self._variable = ""
+
+    def compose(self) -> ComposeResult:
+        """See Screen."""
+        with Vertical(id="box"):
+            yield Static(content(line(Span("Change one variable", "title"))), id="question")
+            yield OptionList(*self._variables(), id="variables")
+            yield OptionList(id="values")
+            yield Input(id="typed", max_length=60)
+            yield Static(id="problem")
+
+    def on_mount(self) -> None:
+        """Variables first."""
+        self._show("variables")
+        names = [v.name for v in VARIABLES]
+        if self._advised in names:
+            self.query_one("#variables", OptionList).highlighted = names.index(self._advised)
+
+    def _show(self, name: str) -> None:
+        for widget in ("variables", "values", "typed"):
+            self.query_one(f"#{widget}").display = widget == name
+        self.query_one(f"#{name}").focus()
+
+    def _variables(self) -> list[Option]:
+        return [
+            Option(
+                content(
+                    line(
+                        fit(line(Span(v.label, "strong")), 20),
+                        fit(line(v.value(self._config)), 13),
+                        fit(line(Span(v.option, "dim")), 12),
+                        Span(v.help, "dim"),
+                    )
+                ),
+                id=v.name,
+            )
+            for v in VARIABLES
+        ]
+
+    @on(OptionList.OptionSelected, "#variables")
+    def _variable_chosen(self, event: OptionList.OptionSelected) -> None:
+        self._variable = event.option_id or ""
+        variable = BY_NAME[self._variable]
+        title = line(
+            Span(variable.label, "title"),
+            f"  now {variable.value(self._config)}  ",
+            Span(variable.help, "dim"),
+        )
+        self.query_one("#question", Static).update(content(title))
+        values = self.query_one("#values", OptionList)
+        values.clear_options()
+        choices = variable.choices(self._config)
+        values.add_options([Option(content(c), id=f"value:{c}") for c in choices])
+        values.add_option(Option(content(line(Span(OTHER, "dim"))), id="other"))
+        values.highlighted = 0
+        self._show("values")
+
+    @on(OptionList.OptionSelected, "#values")
+    def _value_chosen(self, event: OptionList.OptionSelected) -> None:
+        if event.option_id == "other":
+            self._show("typed")
+        else:
+            self._finish((event.option_id or "").removeprefix("value:"))
+
+    @on(Input.Submitted)
+    def _typed(self, event: Input.Submitted) -> None:
+        self._finish(event.value)
+
+    def _finish(self, value: str) -> None:
+        try:
+            BY_NAME[self._variable].change(self._config, value)
+        except InputError as error:
+            self.query_one("#problem", Static).update(content(line(Span(error.line(), "bad"))))
+            return
+        self.dismiss((self._variable, value))
+
+    def action_back(self) -> None:
+        """One stage back; from the first, out."""
+        self.query_one("#problem", Static).update("")
+        if self.query_one("#typed").display:
+            self._show("values")
+        elif self.query_one("#values").display:
+            self._show("variables")
+        else:
+            self.dismiss(None)

@@ -1,0 +1,46 @@
+"""The end of a session: verdict first, then the command, then the files; and the report as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvtui.core.text import clip
+from kvtui.core.units import duration
+from kvtui.tui.lines import EMPTY, Line, Span, labelled, line, wrap
+from kvtui.tui.live import Live
+from kvtui.tui.view_next import verdict_title
+from kvtui.tui.view_runs import table
+
+
+def verdict(live: Live, cells: int) -> list[Line]:
+    """Everything an operator takes away, the most important first."""
+    state = live.state
+    if state is None or state.verdict is None:
+        return [line(Span("There is no verdict yet.", "dim"))]
+    v = state.verdict
+    out = [verdict_title(v), *labelled("why", v.why, cells)]
+    if v.run is not None:
+        out += labelled("run", f"{v.run} proved it", cells)
+    out += [EMPTY, line(Span("Command", "title"), Span("  y copies it", "dim"))]
+    out += [line(row) for row in wrap(v.command, cells)] or [line(Span("none: no configuration held", "dim"))]
+    out += [EMPTY, line(Span("Report", "title"))]
+    out += [line(row) for path in live.reports for row in wrap(str(path), cells)] or [
+        line(Span("being written", "dim"))
+    ]
+    for text in v.not_measured:
+        out += labelled("open", f"not measured: {text}", cells)
+    out += [EMPTY, line(Span("Runs", "title"), Span(f"  whole procedure {duration(state.wall_s)}", "dim"))]
+    return [*out, *table(state, cells)]
+
+
+def report_lines(text: Sequence[str], cells: int) -> list[Line]:
+    """A Markdown report as plain lines: headings strong, long paragraphs wrapped, tables cut."""
+    out: list[Line] = []
+    for row in text:
+        if row.startswith("#"):
+            out.append(line(Span(row.lstrip("# "), "title")))
+        elif row.startswith(("|", "    ", "```")):
+            out.append(line(clip(row, cells)))
+        else:
+            out += [line(r) for r in wrap(row, cells)] or [EMPTY]
+    return out

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvtui.gpu.samples import PHASES, Sample
+from kvtui.session.state import fold
+from kvtui.tui.live import BUCKETS, Live, Trace, trace_of
+from tests.tui import story
+
+VALUES = st.lists(st.one_of(st.none(), st.integers(0, 1 << 40)), max_size=120)
+
+
+def traced(values: list[int | None], every: float = 0.1) -> Trace:
+    trace = Trace(host=True)
+    for n, value in enumerate(values):
+        trace.add(Sample(5.0 + n * every, PHASES[n * 6 // max(len(values), 1)], value, None, None, "rss"))
+    return trace
+
+
+@given(VALUES, st.sampled_from([0.05, 0.1, 3.0, 40.0]), st.integers(1, 80))
+def test_the_chart_keeps_the_exact_peak_in_any_number_of_columns(
+    values: list[int | None], every: float, count: int
+) -> None:
+    trace = traced(values, every)
+    known = [v for v in values if v is not None]
+    assert trace.peak == max(known, default=None)
+    assert len(trace.buckets) <= BUCKETS
+    shown = trace.columns(count)
+    assert len(shown) <= count
+    assert max((b.value for b in shown if b.value is not None), default=None) == max(known, default=None)
+
+
+def test_a_long_run_doubles_its_spans_and_earlier_columns_stay() -> None:
+    trace = Trace(host=True)
+    for n in range(20_000):
+        trace.add(Sample(n / 10, "decode", n, None, None, "rss"))
+    assert len(trace.buckets) <= BUCKETS
+    assert trace.width_s == 4.0
+    before = trace.columns(60)
+    trace.add(Sample(2000.1, "decode", 5, None, None, "rss"))
+    assert trace.columns(60)[: len(before) - 1] == before[:-1]
+
+
+def test_a_gap_between_readings_stays_empty() -> None:
+    trace = Trace(host=True)
+    trace.add(Sample(0.0, "load", 10, None, None, "rss"))
+    trace.add(Sample(2.1, "load", 30, None, None, "rss"))
+    assert [b.value for b in trace.buckets] == [10, None, None, None, 30]
+
+
+def test_on_a_gpu_the_chart_shows_the_whole_device() -> None:
+    sample = Sample(0, "load", 3, 7, None, "process")
+    assert Trace(host=False).value_of(sample) == 7
+    assert Trace(host=True).value_of(sample) == 3
+
+
+def test_a_new_run_starts_a_new_chart_and_a_new_log() -> None:
+    live = Live()
+    events = story.up_to(story.ev.EngineReady)
+    live.take_events(events, fold(events))
+    live.take_log(["a", "b"])
+    live.take_samples(story.samples()[:50])
+    assert live.log_total == 2
+    more = story.up_to(story.ev.RunStarted, 2)
+    live.take_events(more[len(events) :], fold(more))
+    assert (live.log_total, list(live.log), live.trace.peak, live.log_run) == (0, [], None, 2)
+
+
+def test_a_resumed_session_shows_the_last_runs_memory_at_once() -> None:
+    state = fold(story.up_to(story.ev.RunFinished))
+    live = Live()
+    live.take_events([], state)
+    assert live.trace.peak == trace_of(state.runs[-1], True).peak
+    assert live.trace.peak is not None
+
+
+def test_the_command_is_the_verdicts_then_the_next_then_the_runs() -> None:
+    live = Live()
+    assert live.command() == ("", "")
+    live.take_events([], fold(story.up_to(story.ev.EngineReady)))
+    assert live.command()[1] == "command of run 1"
+    assert live.command()[0].startswith("llama-server -m ")
+    live.take_events([], fold(story.story()))
+    assert live.command()[1] == "final command"
