@@ -177,13 +177,19 @@ class _Run:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._value(body if self._value(test) else orelse)
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
-                return [self._value(element) for element in elements]
+                return self._flat([self._value(element) for element in elements])
             case ast.Subscript(value=value, slice=index) if not isinstance(index, ast.Slice):
                 return self._value(value)[self._value(index)]
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _BUILTINS:
                 return self._call(name, [self._value(arg) for arg in args])
             case _:
                 raise CannotEvaluate(f"uses {type(node).__name__}")
+
+    def _flat(self, elements: list[Any]) -> list[Any]:
+        """Lists of lists are refused: comparing two that share their parts takes exponential time."""
+        if any(isinstance(element, (list, range)) for element in elements):
+            raise CannotEvaluate("nests lists")
+        return elements
 
     def _lookup(self, name: str) -> object:
         if name not in self._names:

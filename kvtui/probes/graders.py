@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from kvtui.core.text import clean
 from kvtui.probes.evaluate import CannotEvaluate, call, parse_function
 
 Grader = Callable[[str], str]
@@ -66,14 +67,18 @@ def tool_call(tool: str, arguments: Mapping[str, object]) -> Grader:
             made, _end = json.JSONDecoder().raw_decode(text[start:])
         except (ValueError, RecursionError):
             return "not valid JSON"
-        if made.get("tool") != tool:
-            return f"tool {str(made.get('tool'))[:40]} instead of {tool}"
+        named = made.get("tool")
+        if named != tool:
+            return f"tool {clean(named, 40)} instead of {tool}" if isinstance(named, str) else "names no tool"
         given = made.get("arguments")
         if not isinstance(given, dict):
             return "no arguments"
-        if _folded(given) != _folded(arguments):
-            return f"arguments {json.dumps(given)[:80]}"
-        return ""
+        wrong = [
+            name
+            for name in {**arguments, **given}
+            if _folded(given.get(name)) != _folded(arguments.get(name))
+        ]
+        return f"wrong argument {clean(wrong[0], 40)}" if wrong else ""
 
     return grade
 
@@ -96,9 +101,6 @@ def bullets(items: Sequence[str], last_line: str) -> Grader:
     return grade
 
 
-def _folded(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Arguments with text in one case and numbers as numbers, so that only their meaning is compared."""
-    return {
-        key: value.strip().rstrip(".").casefold() if isinstance(value, str) else value
-        for key, value in arguments.items()
-    }
+def _folded(value: object) -> object:
+    """Text without case, outer blanks and final full stop; anything else as it is."""
+    return value.strip().rstrip(".").casefold() if isinstance(value, str) else value

@@ -1,0 +1,142 @@
+"""The task suite: exact depths, one prefill per depth, honest verdicts, and errors that stay results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kvtui.core.errors import Cancelled, EngineGone, RequestError
+from kvtui.probes.prompt import PromptStyle, chat_style, raw_style
+from kvtui.probes.results import TASK_FAMILIES
+from kvtui.probes.tasks import TASKS, run_tasks, task_depth
+from kvtui.probes.texts import PLANTED, RAW
+from tests.probes.fake import FakeEngine, Watcher
+
+RIGHT = {
+    "retrieval": " 5926.",
+    "code-edit": "def fee(weight):\n    if weight <= 10:\n        return 5\n    return 9\n###",
+    "tool-selection": ' {"tool": "set_timer", "arguments": {"minutes": 25}}',
+    "long-instruction": "* COPPER\n* GLASS\n* WOOL\n* PAPER\nOVER\n\n",
+}
+Styler = Callable[[FakeEngine], PromptStyle]
+
+
+def family_of(prompt: str) -> str:
+    tails = {family: RAW[family][-20:] for family in TASK_FAMILIES}
+    return next((family for family, tail in tails.items() if prompt.endswith(tail)), "")
+
+
+def expert() -> FakeEngine:
+    ask = FakeEngine()
+    ask.reply = lambda prompt: RIGHT.get(family_of(prompt), "")
+    return ask
+
+
+def test_the_right_answers_pass_at_every_depth() -> None:
+    ask, watcher = expert(), Watcher()
+    results = run_tasks(ask, raw_style(ask), (400, 1500), progress=watcher)
+    assert [(r.depth, r.task) for r in results] == [(d, f) for d in (400, 1500) for f in TASK_FAMILIES]
+    assert [(r.passed, r.why, r.error) for r in results] == [(True, "", "")] * 8
+    watcher.check()
+
+
+def test_prompts_have_exactly_the_depth() -> None:
+    ask = expert()
+    results = run_tasks(ask, raw_style(ask), (400, 1500))
+    assert [r.timing.prompt_tokens for r in results if r.timing] == [400] * 4 + [1500] * 4
+
+
+def test_a_model_that_says_nothing_fails_everything_and_says_why() -> None:
+    ask = FakeEngine()
+    results = run_tasks(ask, raw_style(ask), (400,))
+    assert not any(r.passed for r in results)
+    assert all(r.why and not r.error for r in results)
+    assert all(r.timing for r in results)
+
+
+def test_one_prefill_serves_all_tasks_of_a_depth() -> None:
+    ask = expert()
+    run_tasks(ask, raw_style(ask), (4000,))
+    assert ask.processed < 4000 + 4 * 250
+    first = ask.requests[0]
+    assert all(r.prompt[: len(first.prompt)] == first.prompt for r in ask.requests)
+
+
+def test_the_fact_to_retrieve_stands_in_what_all_tasks_share() -> None:
+    ask = expert()
+    run_tasks(ask, raw_style(ask), (1500,))
+    shared = ask.text(ask.requests[0].prompt)
+    assert shared.count(PLANTED) == 1
+    assert 300 < len(ask.tokenize(shared.split(PLANTED)[0], add_special=True, parse_special=False)) < 500
+
+
+def test_base_models_get_stop_words_and_a_whole_suite_generates_little() -> None:
+    ask = expert()
+    run_tasks(ask, raw_style(ask), (400,))
+    assert all(r.stop for r in ask.requests[1:])
+    assert sum(task.n_predict("raw") for task in TASKS) <= 200
+
+
+def test_instruct_models_get_their_template_and_no_stop_words() -> None:
+    ask = FakeEngine()
+    results = run_tasks(ask, chat_style(ask), (400,))
+    for request in ask.requests[1:]:
+        assert ask.text(request.prompt).startswith("<bos><|user|>")
+        assert ask.text(request.prompt).endswith("<|end|><|assistant|>")
+        assert len(request.prompt) == 400
+        assert request.stop == ()
+    assert len(results) == 4
+
+
+def test_a_depth_too_small_for_the_suite_is_an_error_of_its_tasks_alone() -> None:
+    ask = expert()
+    results = run_tasks(ask, raw_style(ask), (100, 400))
+    assert all("100 tokens cannot hold" in r.error for r in results[:4])
+    assert all(r.passed for r in results[4:])
+
+
+def test_a_depth_beyond_the_slot_is_an_error_of_its_tasks_alone() -> None:
+    ask = expert()
+    ask.slot = 600
+    results = run_tasks(ask, raw_style(ask), (400, 1500))
+    assert all(r.passed for r in results[:4])
+    for r in results[4:]:
+        assert "exceeds" in r.error
+        assert (r.passed, r.tokens, r.timing) == (False, (), None)
+
+
+def test_one_refused_task_leaves_the_others() -> None:
+    ask = expert()
+    calls = iter(range(100))
+
+    def third_fails() -> None:
+        if next(calls) == 3:
+            raise RequestError("busy")
+
+    ask.before_answer = third_fails
+    results = run_tasks(ask, raw_style(ask), (400,))
+    assert [r.error for r in results] == ["", "", "busy", ""]
+
+
+@pytest.mark.parametrize("error", [EngineGone("it died"), Cancelled()])
+def test_the_end_of_the_engine_or_of_the_work_is_no_result(error: Exception) -> None:
+    def fail() -> None:
+        raise error
+
+    ask = FakeEngine(before_answer=fail)
+    with pytest.raises(type(error)):
+        run_tasks(ask, raw_style(ask), (400,))
+
+
+@pytest.mark.parametrize("styler", [raw_style, chat_style])
+def test_task_depth_never_overfills_the_slot(styler: Styler) -> None:
+    ask = FakeEngine(lambda prompt: "a b c d " * 100, slot=1024)
+    style = styler(ask)
+    results = run_tasks(ask, style, (task_depth(1024, style),))
+    assert not any(r.error or (r.timing and r.timing.truncated) for r in results)
+
+
+def test_the_answer_is_in_no_raw_prompt_but_the_planted_one() -> None:
+    for family, answer in RIGHT.items():
+        assert answer.split("\n\n")[0].strip(" #\n") not in RAW[family]  # type: ignore[index]
