@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from kvtui.core.text import clip
 from kvtui.core.units import size, tokens
 from kvtui.model.budget import Budget, LargestContext
@@ -33,8 +35,12 @@ def text(
         lines += ["", *_context(shape, request, made)]
     if money is not None:
         lines += ["", *_bar(money, rows[0][1]), "", *_pairs(pairs)]
-    lines += [f"note: {note}" for note in shape.notes]
+    lines += [_prose(f"note: {note}") for note in shape.notes]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _prose(line: str, indent: int = 9) -> str:
+    return textwrap.fill(line, WIDTH, subsequent_indent=" " * indent, break_long_words=False)
 
 
 def _title(header: Header) -> str:
@@ -66,38 +72,38 @@ def _context(shape: Geometry, request: ContextRequest, made: ContextPlan) -> lis
     shared = "unified" if request.kv_unified else "divided"
     slots = f", {request.n_seq_max} sequences {shared}" if request.n_seq_max > 1 else ""
     lines = [
-        f"context  {made.n_ctx:,} tokens{slots}, {made.usable_per_slot:,} usable per slot, "
-        f"-ub {made.n_ubatch}, K {request.type_k}, V {request.type_v}"
+        _prose(
+            f"context  {made.n_ctx:,} tokens{slots}, {made.usable_per_slot:,} usable per slot, "
+            f"-ub {made.n_ubatch}, K {request.type_k}, V {request.type_v}"
+        )
     ]
     if made.refused:
-        return [*lines, f"refused  {made.refused}"]
+        return [*lines, _prose(f"refused  {made.refused}")]
     if made.exactness == "unknown":
         return [*lines, "KV       unknown"]
     lines += _table(made)
     lines.append(f"KV       {size(made.kv_bytes or 0)} ({made.exactness})")
     lines += _formula(shape, made)
-    lines += [f"note: {note}" for note in made.notes]
+    lines += [_prose(f"note: {note}") for note in made.notes]
     scratch = _scratch(shape, made)
     if scratch:
-        lines.append(
-            f"note: recent CUDA builds add up to {size(scratch)} of f16 scratch to the compute buffer "
-            "for a quantized cache"
-        )
+        text = f"note: recent CUDA builds add up to {size(scratch)} of f16 scratch to the compute buffer"
+        lines.append(_prose(f"{text} for a quantized cache"))
     return lines
 
 
 def _table(made: ContextPlan) -> list[str]:
-    lines = [f"         {'cache':<10}{'layers':>7}{'cells':>11}{'streams':>9}{'K':>12}{'V':>12}{'size':>12}"]
+    lines = [f"         {'cache':<10}{'layers':>6}{'cells':>11}{'streams':>8}{'K':>12}{'V':>12}{'size':>12}"]
     lines += [
-        f"         {c.kind:<10}{c.layers:>7}{c.cells:>11,}{c.streams:>9}"
+        f"         {c.kind:<10}{c.layers:>6}{c.cells:>11,}{c.streams:>8}"
         f"{size(c.k_bytes):>12}{size(c.v_bytes):>12}{size(c.bytes):>12}"
         for c in made.caches
         if c.layers
     ]
     if made.recurrent:
-        lines.append(f"         {'recurrent':<50}{'f32':>11}{size(made.recurrent.bytes):>12}")
+        lines.append(f"         {'recurrent':<50}{'f32':>9}{size(made.recurrent.bytes):>12}")
     if made.state_bytes:
-        lines.append(f"         {'compressor':<50}{'f32':>11}{size(made.state_bytes):>12}")
+        lines.append(f"         {'compressor':<50}{'f32':>9}{size(made.state_bytes):>12}")
     return lines if len(lines) > 1 else []
 
 
@@ -112,7 +118,7 @@ def _formula(shape: Geometry, made: ContextPlan) -> list[str]:
             lines.append(f"         = {planned.cells:,} cells x {planned.streams} x {values} bytes")
     conventional, kept = made.conventional_kv_bytes, made.kv_bytes
     if kept is not None and conventional and conventional != kept:
-        lines.append(f"         the conventional formula says {size(conventional)}: {_why(shape)}")
+        lines.append(_prose(f"         the conventional formula says {size(conventional)}: {_why(shape)}"))
     return lines
 
 
@@ -182,12 +188,13 @@ def _bar(money: Budget, made: ContextPlan) -> list[str]:
 
 
 def _pairs(pairs: list[PairRow]) -> list[str]:
-    heads = "".join(f"{tokens(p.n_ctx):>12}" for p in pairs[0][1]) if pairs else ""
-    lines = [f"KV at    {'':<12}{heads}   largest that fits"]
+    heads = "".join(f"{tokens(p.n_ctx):>11}" for p in pairs[0][1]) if pairs else ""
+    lines = [f"KV at    {'':<10}{heads}  largest -c"]
     for asked, plans, largest in pairs:
-        cells = "".join(f"{'-' if p.kv_bytes is None else size(p.kv_bytes):>12}" for p in plans)
-        limit = " (trained)" if largest.capped else ""
-        shown = "refused" if largest.refused else f"{largest.tokens:,}{limit}"
+        cells = "".join(f"{'-' if p.kv_bytes is None else size(p.kv_bytes):>11}" for p in plans)
+        shown = "refused" if largest.refused else f"{largest.tokens:,}{'*' if largest.capped else ''}"
         name = asked.type_k if asked.type_k == asked.type_v else f"{asked.type_k}/{asked.type_v}"
-        lines.append(f"         {name:<12}{cells}   {shown}")
+        lines.append(f"         {name:<10}{cells}  {shown}")
+    if any(largest.capped for _, _, largest in pairs):
+        lines.append("         * the trained context: memory would hold more")
     return lines

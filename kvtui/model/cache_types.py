@@ -57,8 +57,8 @@ CACHE_TYPES: dict[str, CacheType] = {
 
 
 def cache_type(name: str) -> CacheType | None:
-    """The type of that name (case does not matter), None where its size is not known."""
-    return CACHE_TYPES.get(name.strip().lower())
+    """The type of that name, None where its size is not known."""
+    return CACHE_TYPES.get(name)
 
 
 def row_bytes(type_name: str, n: int) -> int:
@@ -67,7 +67,7 @@ def row_bytes(type_name: str, n: int) -> int:
     Raises KeyError for a type whose size is not known. A row that is not whole blocks is rounded down, which
     is what ggml_row_size does.
     """
-    known = CACHE_TYPES[type_name.strip().lower()]
+    known = CACHE_TYPES[type_name]
     return n * known.n_bytes // known.block
 
 

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 from kvtui.model.header import Header, TensorInfo
+from kvtui.model.layout import MAX_LAYERS
 
 _BLOCK = re.compile(r"^(?:blk|enc\.blk|dec\.blk)\.(\d+)\.")
 _EXPERT = re.compile(r"\.ffn_(?:up|down|gate_up|gate)_(?:ch)?exps")
@@ -49,16 +50,17 @@ class WeightPlacement:
 
 def place(header: Header, n_gpu_layers: int | None, n_cpu_moe: int | None = None) -> WeightPlacement:
     """Where the weights go with `-ngl n_gpu_layers` (None: all) and `--n-cpu-moe n_cpu_moe` (None: none)."""
-    n_layers = header.n_layer or 0
-    n_nextn = header.integer("nextn_predict_layers") or 0
+    n_layers = max(0, min(header.n_layer or 0, MAX_LAYERS))
+    n_nextn = max(0, min(header.integer("nextn_predict_layers") or 0, n_layers))
     wanted = n_layers + 1 if n_gpu_layers is None else max(0, min(n_gpu_layers, n_layers + 1))
     first_gpu = n_layers + 1 - wanted
     output_on_gpu = wanted > 0
     sizes, experts, inputs, outputs = _sums(header)
-    nextn = sum(sizes.get(i, 0) for i in range(n_layers - n_nextn, n_layers)) if n_nextn < n_layers else 0
+    # A file of nothing but next-token-prediction layers is loaded for their sake.
+    loaded = n_layers if n_nextn == n_layers else n_layers - n_nextn
+    nextn = sum(sizes.get(i, 0) for i in range(loaded, n_layers))
     layers = tuple(
-        LayerWeights(i, sizes.get(i, 0), experts.get(i, 0), on_gpu=i >= first_gpu)
-        for i in range(n_layers if n_nextn >= n_layers else n_layers - n_nextn)
+        LayerWeights(i, sizes.get(i, 0), experts.get(i, 0), on_gpu=i >= first_gpu) for i in range(loaded)
     )
     gpu = outputs if output_on_gpu else 0
     host = inputs + (0 if output_on_gpu else outputs)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.model.gguf_bytes import gguf, model, write
 
 from kvtui.model.geometry import Geometry, geometry
 from kvtui.model.header import Header, read_header
+from tests.model.gguf_bytes import gguf, model, write
 
 
 @pytest.fixture

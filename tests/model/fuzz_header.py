@@ -81,7 +81,7 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
             case 0 if out:
                 out[at] ^= 1 << rng.randrange(8)
             case 1:
-                code = rng.choice("<I >I <Q >Q".split())
+                code = rng.choice(("<I", ">I", "<Q", ">Q"))
                 size = struct.calcsize(code)
                 value = rng.choice(EXTREMES) & ((1 << 8 * size) - 1)
                 out[at : at + size] = struct.pack(code, value)
@@ -104,18 +104,17 @@ def outcomes(count: int, seed: int, folder: Path) -> Iterator[str]:
     path = folder / "mutated.gguf"
     for _ in range(count):
         path.write_bytes(mutate(rng, rng.choice(originals)))
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             header = read_header(path)
-        except ModelFileError as error:
-            assert "\n" not in error.line()
+        except ModelFileError:
             yield "refused"
         else:
             shape = geometry(header)
             plan(shape, REQUEST)
             place(header, 10, 2)
             yield shape.exactness
-        assert time.perf_counter() - started < 5
+        assert time.process_time() - started < 2
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from typing import Any
 import gguf as oracle
 import numpy as np
 import pytest
-from tests.model.gguf_bytes import ARRAY, F32, STRING, U8, U32, gguf, model, string, tensor, value, write
 
 from kvtui.core.errors import ModelFileError
 from kvtui.model.header import ArrayInfo, read_header
+from tests.model.gguf_bytes import ARRAY, F32, STRING, U8, U32, gguf, model, string, tensor, value, write
 
 SMALL = {"block_count": 2, "attention__head_count": (4)}
 

@@ -43,9 +43,20 @@ def _llama4(layout: Layout) -> None:
         layout.slide(8192, 4)
 
 
+def _share(layout: Layout, owners: int) -> None:
+    """Only the first `owners` layers own a cache. Later sliding layers reuse that of the last owner but one,
+    later full layers that of the last; the engine stops where those are of the other kind."""
+    if owners < 2:
+        raise Rejected("fewer than two layers own a cache, the engine stops")
+    layout.kv_layers = owners
+    later = layout.swa[owners : layout.n_layer]
+    if (True in later and not layout.swa[owners - 2]) or (False in later and layout.swa[owners - 1]):
+        raise Rejected("shared layers would reuse a cache of the other kind, the engine stops")
+
+
 def _gemma3n(layout: Layout) -> None:
     layout.slide(layout.required(_WINDOW), 5)
-    layout.kv_layers = 20
+    _share(layout, 20)
     layout.notes.append("the first 20 layers own a cache, later ones reuse theirs")
 
 
@@ -55,9 +66,7 @@ def _gemma4(layout: Layout) -> None:
     layout.required("attention.value_length_swa")
     layout.slide(layout.required(_WINDOW))
     shared = layout.optional("attention.shared_kv_layers") or 0
-    layout.kv_layers = layout.n_layer_all - shared
-    if layout.kv_layers < 2:
-        raise Rejected("fewer than two layers own a cache, the engine stops")
+    _share(layout, layout.n_layer_all - shared)
     if shared:
         layout.notes.append(f"the last {shared} layers reuse the caches of earlier ones")
 

@@ -1,0 +1,171 @@
+"""`kvtui budget`: the contract kvtui.budget/1, the exit status, the page for a person."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvtui.cli import main
+from tests.model.gguf_bytes import gguf, model, tensor, write
+
+GEMMA = {
+    "block_count": 18, "embedding_length": 640, "context_length": 32768, "attention__head_count": 4,
+    "attention__head_count_kv": 1, "attention__key_length": 256, "attention__value_length": 256,
+    "attention__sliding_window": 512,
+}  # fmt: skip
+
+
+@pytest.fixture
+def gemma(tmp_path: Path) -> str:
+    metadata = model("gemma3", **GEMMA) | {"general.name": "Gemma 3 270m", "general.file_type": 15}
+    rows = [tensor("token_embd.weight", (640, 1000), 1, 0), tensor("blk.0.w", (640, 640), 1, 1_280_000)]
+    return str(write(tmp_path / "gemma.gguf", gguf(metadata, rows)))
+
+
+def document(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, dict[str, Any]]:
+    status = main(["budget", *argv, "--json"])
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return status, json.loads(captured.out)
+
+
+def test_contract(capsys: pytest.CaptureFixture[str], gemma: str) -> None:
+    status, made = document(
+        capsys, gemma, "-c", "32768", "-ctk", "q8_0", "-ctv", "q8_0", "-ub", "512", "-np", "1"
+    )
+    assert status == 0
+    assert made["schema"] == "kvtui.budget/1"
+    assert made["model"]["path"] == gemma
+    assert made["model"]["exactness"] == "exact"
+    assert made["model"]["weights_bytes"] == 2_099_200
+    assert made["config"] == {
+        "ctx": 32768, "ubatch": 512, "n_seq_max": 1, "kv_unified": False, "swa_full": False,
+        "type_k": "q8_0", "type_v": "q8_0", "flash_attn": "auto",
+    }  # fmt: skip
+    assert (made["n_ctx"], made["n_ctx_seq"]) == (32768, 32768)
+    assert made["caches"][1] == {
+        "kind": "SWA", "layers": 15, "cells": 1024, "streams": 1, "type_k": "q8_0", "type_v": "q8_0",
+        "k_bytes": 4_177_920, "v_bytes": 4_177_920, "bytes": 8_355_840,
+    }  # fmt: skip
+    assert made["kv_bytes"] == 61_833_216
+    assert made["recurrent"] is None
+    assert made["refused"] is None
+    assert made["budget"] is None
+
+
+def test_options_reach_the_engine_rules(capsys: pytest.CaptureFixture[str], gemma: str) -> None:
+    _, made = document(
+        capsys, gemma, "-c", "8192", "-np", "4", "-kvu", "--swa-full", "-fa", "on", "-ub", "256"
+    )
+    assert made["config"]["kv_unified"] is True
+    assert made["config"]["swa_full"] is True
+    assert made["caches"][1]["cells"] == 8192
+    _, made = document(capsys, gemma, "-c", "8192", "-np", "4", "--no-kv-unified")
+    assert made["n_ctx_seq"] == 2048
+    assert made["caches"][0]["streams"] == 4
+
+
+def test_several_contexts(capsys: pytest.CaptureFixture[str], gemma: str) -> None:
+    _, made = document(capsys, gemma, "-c", "4096", "8192", "-c", "16384")
+    assert made["n_ctx"] == 4096
+    assert [c["n_ctx"] for c in made["contexts"]] == [4096, 8192, 16384]
+
+
+def test_without_a_context_the_trained_one_counts(capsys: pytest.CaptureFixture[str], gemma: str) -> None:
+    _, made = document(capsys, gemma)
+    assert (made["config"]["ctx"], made["n_ctx"]) == (32768, 32768)
+
+
+def test_budget_terms(capsys: pytest.CaptureFixture[str], gemma: str) -> None:
+    status, made = document(capsys, gemma, "-c", "32768", "--vram", "4", "--reserve", "0.5", "--margin", "1")
+    money = made["budget"]
+    assert status == 0
+    left = money["total_bytes"] - money["reserve_bytes"] - money["weights_bytes"]
+    left -= money["runtime_bytes"] + money["speculative_bytes"] + money["margin_bytes"]
+    assert money["kv_budget_bytes"] == left
+    assert money["fits"] is True
+    assert money["runtime_source"] == "assumed"
+    assert [(t["type_k"], t["type_v"]) for t in money["kv_types"]] == [
+        ("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0"),
+    ]  # fmt: skip
+    assert money["kv_types"][0]["largest_ctx"] == 32768
+    assert money["kv_types"][0]["capped_at_n_ctx_train"] is True
+    assert list(money["kv_types"][0]["kv_bytes"]) == ["32768", "65536", "98304", "131072"]
+    _, made = document(capsys, gemma, "--vram", "4", "--runtime", "0.25")
+    assert made["budget"]["runtime_source"] == "given"
+    assert made["budget"]["runtime_bytes"] == 1 << 28
+
+
+def test_exit_status_1_where_it_does_not_fit_or_is_refused(
+    capsys: pytest.CaptureFixture[str], gemma: str
+) -> None:
+    status, made = document(capsys, gemma, "-c", "32768", "--vram", "2.2")
+    assert status == 1
+    assert made["budget"]["over_bytes"] > 0
+    status, made = document(capsys, gemma, "-c", "32768", "-ctv", "q8_0", "-fa", "off")
+    assert status == 1
+    assert "flash attention" in made["refused"]
+    assert made["caches"] == []
+    assert made["kv_bytes"] is None
+
+
+def test_exit_status_2_where_it_cannot_be_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = write(tmp_path / "bad.gguf", b"not a model")
+    for name in (str(path), str(tmp_path / "none.gguf"), "/dev/null"):
+        assert main(["budget", name, "--json"]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "argv", [["-c", "-5"], ["-c", "x"], ["-c", "99999999999"], ["--vram", "nan"], ["-fa", "yes"]]
+)
+def test_bad_options_are_usage_errors(
+    capsys: pytest.CaptureFixture[str], gemma: str, argv: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["budget", gemma, *argv])
+    assert caught.value.code == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_unknown_is_null_not_zero(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf", gguf({"general.architecture": "brand-new"}))
+    status, made = document(capsys, str(path), "-c", "4096")
+    assert status == 0
+    assert made["model"]["exactness"] == "unknown"
+    assert made["kv_bytes"] is None
+    assert made["conventional_kv_bytes"] is None
+    assert made["model"]["notes"]
+
+
+def test_page_for_a_person(capsys: pytest.CaptureFixture[str], gemma: str) -> None:
+    assert main(["budget", gemma, "-c", "32768", "-ctk", "q8_0", "-ctv", "q8_0", "--vram", "16"]) == 0
+    page = capsys.readouterr().out
+    assert "Gemma 3 270m  gemma3  Q4_K_M  18 layers  trained for 32K" in page
+    assert "59.0 MiB (exact)" in page
+    assert "32,768 cells x 1 x (768 K x 34/32 + 768 V x 34/32) bytes" in page
+    assert "the conventional formula says 306.0 MiB: 15 layers slide" in page
+    assert "f16 scratch" in page
+    bar = next(line for line in page.splitlines() if line.startswith("["))
+    assert len(bar) == 74
+    assert "32,768*" in page
+    assert all(len(line) <= 80 for line in page.splitlines())
+
+
+def test_page_names_a_refusal(capsys: pytest.CaptureFixture[str], gemma: str) -> None:
+    assert main(["budget", gemma, "-ctk", "q9_9"]) == 1
+    assert "refused  unsupported cache type: q9_9" in capsys.readouterr().out
+
+
+def test_hostile_names_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    metadata = model("gemma3", **GEMMA) | {"general.name": "\x1b]0;owned\x07\x1b[2J\u202eevil"}
+    main(["budget", str(write(tmp_path / "m.gguf", gguf(metadata)))])
+    page = capsys.readouterr().out
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert "evil" in page
