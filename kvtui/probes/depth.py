@@ -28,7 +28,7 @@ def measure_depth(
 
     The haystack is processed once with the cache off and `n_decode` tokens are decoded; further `repeats` decode
     again behind the cached haystack. The slot must be as large as `depth_for` assumes. Raises what `Asking`
-    raises, and ValueError when `depth` is too small for the facts.
+    raises, and InputError when `depth` is too small for the facts.
     """
     planted = plant(ask, style, depth, positions, seed)
     meter = Meter(progress, depth + repeats * n_decode + planted.question_tokens)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from kvtui.core.errors import RequestError
+from kvtui.core.errors import InputError, RequestError
 from kvtui.probes.asking import Asking
 from kvtui.probes.filler import Stream, records
 
@@ -113,14 +113,14 @@ def build_haystack(
 
     `seed` and `depth` make the nonce and the filler; `opening` is text that follows the nonce. A plant stands at
     the beginning of the line nearest before its position, or after the plant before it where they would overlap.
-    Raises ValueError when `depth` cannot hold the opening, the plants and what is to be kept free.
+    Raises InputError when `depth` cannot hold the opening, the plants and what is to be kept free.
     """
     start = [*style.head, *plain(ask, nonce(depth, *seed) + opening)]
     planted = [plain(ask, plant.text.rstrip("\n") + "\n") for plant in plants]
     room = depth - keep_free
     free = room - len(start) - sum(map(len, planted))
     if free < 0:
-        raise ValueError(f"{depth} tokens cannot hold a prompt that needs {depth - free}")
+        raise InputError(f"{depth} tokens cannot hold a prompt that needs {depth - free}")
     filler = _filler(ask, depth, (depth, *seed))
     line_end = plain(ask, "in order.\n")[-1]
     ids, offsets, used = list(start), [0] * len(plants), 0

@@ -23,7 +23,7 @@ _OBJECTS = (
     "bottle", "saddle", "thimble", "flute", "cushion", "mirror", "hammer", "ribbon", "candle", "wheel",
 )  # fmt: skip
 _LONGEST_KEY = f"{max(_COLOURS, key=len)} {max(_OBJECTS, key=len)}"
-_TOKENS_PER_DECOY = 100
+_DECOY_SHARE = 1 / 6
 _OPENING = {
     "raw": "These are the records of the week.\n",
     "chat": "Read these records. A question about them follows.\n\n",
@@ -79,7 +79,7 @@ def measure_recall(
     """Plant a fact at each of `positions` of a haystack of `depth` tokens and ask for each.
 
     The slot must hold the haystack, a question and its answer: `depth_for` in kvtui.probes.depth. Raises what
-    `Asking` raises, and ValueError when `depth` is too small for the facts.
+    `Asking` raises, and InputError when `depth` is too small for the facts.
     """
     planted = plant(ask, style, depth, positions, seed)
     meter = Meter(progress, depth + planted.question_tokens)
@@ -98,9 +98,12 @@ def measure_recall(
 def plant(ask: Asking, style: PromptStyle, depth: int, positions: Sequence[float], seed: int) -> Planted:
     """A haystack with a fact at each of `positions`, distractors of the same form between them, and the questions.
 
-    Raises ValueError when `depth` is too small for them.
+    Two distractors to a fact, fewer where they would take more than a sixth of the depth. Raises InputError when
+    `depth` is too small for the facts.
     """
-    facts, decoys = invent(len(positions), min(2 * len(positions), depth // _TOKENS_PER_DECOY), (seed, depth))
+    sentence = len(plain(ask, Fact(_LONGEST_KEY, "1234").sentence))
+    n_decoys = min(2 * len(positions), int(depth * _DECOY_SHARE) // sentence)
+    facts, decoys = invent(len(positions), n_decoys, (seed, depth))
     plants = [Plant(position, fact.sentence) for position, fact in zip(positions, facts, strict=True)]
     plants += [Plant((i + 0.5) / len(decoys), decoy.sentence) for i, decoy in enumerate(decoys)]
     return Planted(

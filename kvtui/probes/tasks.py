@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Literal
 
-from kvtui.core.errors import RequestError
+from kvtui.core.errors import InputError, RequestError
 from kvtui.probes import graders
 from kvtui.probes.asking import Asking, Progress, silent
 from kvtui.probes.prompt import Haystack, Plant, PromptStyle, build_haystack, deepest, plain
@@ -108,7 +108,7 @@ def _suite(
         ask.complete(
             shared, 1, cache_prompt=True, on_progress=meter.prompt("tasks", len(shared)), cancel=cancel
         )
-    except (RequestError, ValueError) as error:
+    except (RequestError, InputError) as error:
         return [_refused(task, depth, str(error)) for task in TASKS]
     meter.finish("tasks", len(shared))
     return [

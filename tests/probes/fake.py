@@ -1,4 +1,4 @@
-"""An engine made of a dictionary: a toy tokenizer, a prompt cache, a clock that is a formula, and a reader of prompts."""
+"""An engine without a model: a toy tokenizer, a prompt cache, a clock that is a formula, a reader of prompts."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvtui.core.errors import RequestError
+from kvtui.core.errors import InputError, RequestError
 from kvtui.probes.prompt import Plant, build_haystack, chat_style, deepest, plain, raw_style
 from tests.probes.fake import BOS, FakeEngine
 
@@ -74,13 +74,13 @@ def test_the_same_depth_and_seed_give_the_same_prompt() -> None:
 
 def test_a_depth_that_cannot_hold_the_plants_is_refused_with_what_is_needed() -> None:
     ask = FakeEngine()
-    with pytest.raises(ValueError, match="20 tokens cannot hold a prompt that needs"):
+    with pytest.raises(InputError, match="20 tokens cannot hold a prompt that needs"):
         build_haystack(ask, raw_style(ask), 20, plants=FACTS)
     needed = 0
     for depth in range(20, 100):
         try:
             build_haystack(ask, raw_style(ask), depth, plants=FACTS)
-        except ValueError as error:
+        except InputError as error:
             needed = int(str(error).rsplit(" ", 1)[1])
         else:
             assert depth == needed

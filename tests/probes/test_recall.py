@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvtui.core.errors import RequestError
+from kvtui.core.errors import InputError, RequestError
 from kvtui.probes.depth import depth_for, measure_depth
 from kvtui.probes.prompt import chat_style, raw_style
 from kvtui.probes.recall import invent, measure_recall
@@ -91,7 +91,7 @@ def test_invented_facts_have_keys_and_codes_of_their_own() -> None:
 
 def test_a_depth_too_small_for_the_facts_is_refused() -> None:
     ask = FakeEngine()
-    with pytest.raises(ValueError, match="cannot hold"):
+    with pytest.raises(InputError, match="cannot hold"):
         measure_recall(ask, raw_style(ask), 50, POSITIONS)
 
 
