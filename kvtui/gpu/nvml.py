@@ -85,17 +85,25 @@ class Nvml:
     def process_bytes(self, index: int, pid: int) -> int | None:
         """What process `pid` holds on device `index`; None where the driver does not list it. Raises GpuLost."""
         listed = [
-            process.usedGpuMemory
-            for call in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
-            for process in self._ask(call, self._handles[index]) or ()
+            int(process.usedGpuMemory)
+            for kind in ("Compute", "Graphics")
+            for process in self._processes(kind, self._handles[index])
             if process.pid == pid and process.usedGpuMemory is not None
         ]
-        return max(map(int, listed), default=None)
+        return max(listed, default=None)
 
     def utilisation(self, index: int) -> int | None:
         """Per cent of the last sample period in which a kernel ran. Raises GpuLost."""
         rates = self._ask("nvmlDeviceGetUtilizationRates", self._handles[index])
         return None if rates is None else int(rates.gpu)
+
+    def _processes(self, kind: str, handle: Any) -> list[Any]:
+        """By version 3 of the call, or by version 2 with drivers before 510."""
+        for version in ("v3", "v2"):
+            listed = self._ask(f"nvmlDeviceGet{kind}RunningProcesses_{version}", handle)
+            if listed is not None:
+                return list(listed)
+        return []
 
     def _describe(self, index: int) -> DeviceInfo | None:
         handle = self._handles[index]

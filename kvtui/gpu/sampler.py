@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 from threading import Condition, Thread
 from typing import Literal
@@ -32,7 +31,7 @@ class Sampler:
         self._lock = Condition()
         self._series = Series()
         self._phase: Phase = "before"
-        self._switches: deque[Phase] = deque()
+        self._switched = False
         self._pid: int | None = None
         self._baseline: int | None = None
         self._latest: Sample | None = None
@@ -58,14 +57,16 @@ class Sampler:
             self._pid = pid
 
     def phase(self, name: Phase) -> None:
-        """From now on it is phase `name`. One sample is taken at the switch; it counts for the old phase too."""
+        """From now on it is phase `name`, and one sample is taken at once.
+
+        It counts for the new phase alone: whether what it shows was there before the switch, it cannot tell.
+        """
         with self._lock:
             if name == self._phase:
                 return
             now = time.monotonic()
             self._series.spent(self._phase, now - self._phase_began)
-            self._switches.append(self._phase)
-            self._phase, self._phase_began = name, now
+            self._phase, self._phase_began, self._switched = name, now, True
             self._lock.notify()
 
     def record(self) -> MemoryRecord:
@@ -98,18 +99,17 @@ class Sampler:
         due = time.monotonic()
         while True:
             with self._lock:
-                while not self._stopping and not self._switches and (wait := due - time.monotonic()) > 0:
+                while not self._stopping and not self._switched and (wait := due - time.monotonic()) > 0:
                     self._lock.wait(wait)
                 if self._stopping:
                     return
-                ended = tuple(self._switches)
-                self._switches.clear()
+                self._switched = False
                 phase, pid = self._phase, self._pid
-            self._take(phase, pid, ended)
+            self._take(phase, pid)
             now = time.monotonic()
             due = max(due + self._interval, now) if now >= due else due
 
-    def _take(self, phase: Phase, pid: int | None, ended: tuple[Phase, ...]) -> None:
+    def _take(self, phase: Phase, pid: int | None) -> None:
         try:
             reading = self._source.read(pid)
         except GpuLost:
@@ -122,7 +122,7 @@ class Sampler:
                 self._lost += 1
                 return
             self._latest = sample
-            self._series.add(sample, ended)
+            self._series.add(sample)
         if self._on_sample is not None:
             self._on_sample(sample)
 

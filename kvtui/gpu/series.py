@@ -37,10 +37,9 @@ class Series:
         self._phases: dict[Phase, _PhaseSums] = {}
         self._points: list[Sample] = []
 
-    def add(self, sample: Sample, ended: tuple[Phase, ...] = ()) -> None:
-        """Count `sample` for its phase, and for the phases that ended with it."""
-        for phase in {sample.phase, *ended}:
-            self._phases.setdefault(phase, _PhaseSums()).add(sample)
+    def add(self, sample: Sample) -> None:
+        """Count `sample` for its phase."""
+        self._phases.setdefault(sample.phase, _PhaseSums()).add(sample)
         self._points.append(sample)
         if len(self._points) >= 2 * _ROOM:
             self._points = _halved(self._points)

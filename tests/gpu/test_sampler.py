@@ -1,0 +1,261 @@
+"""The sampler: phases, bases, peaks, lost readings, and a driver that hangs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kvtui.gpu.nvml import GpuLost
+from kvtui.gpu.sampler import Sampler
+from kvtui.gpu.samples import DeviceInfo, Sample
+from kvtui.gpu.source import HostSource, Reading, open_source
+from tests.gpu.conftest import GIB, Scenario, one_gpu
+
+MIB = 1 << 20
+
+
+class Scripted:
+    """A source that answers what `reading` says; an exception is raised, an Event is waited for."""
+
+    def __init__(self, kind: str = "nvml") -> None:
+        self.device = DeviceInfo(kind, 0, "test", 24 * GIB)  # type: ignore[arg-type]
+        self.reading: Reading | Exception | threading.Event = Reading(1 * GIB, None, None)
+        self.pids: list[int | None] = []
+
+    def read(self, pid: int | None) -> Reading:
+        self.pids.append(pid)
+        reading = self.reading
+        if isinstance(reading, Exception):
+            raise reading
+        if isinstance(reading, threading.Event):
+            reading.wait()
+            return Reading(9 * GIB, None, None)
+        return reading
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def until(condition: Callable[[], object], within_s: float = 5.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.005)
+
+
+def test_phases_bases_and_peaks() -> None:
+    source = Scripted()
+    seen: list[Sample] = []
+    sampler = Sampler(source, hz=100, on_sample=seen.append)
+    sampler.start()
+    until(lambda: len(seen) >= 2)
+    assert (seen[0].phase, seen[0].engine_bytes, seen[0].basis) == ("before", None, None)
+    sampler.set_engine(42)
+    sampler.phase("load")
+    until(lambda: seen[-1].phase == "load")
+    source.reading = Reading(6 * GIB, None, 3 * MIB, 50)
+    until(lambda: seen[-1].used_bytes == 6 * GIB)
+    assert (seen[-1].engine_bytes, seen[-1].basis, seen[-1].gpu_util) == (5 * GIB, "growth", 50)
+    source.reading = Reading(7 * GIB, 4 * GIB, 3 * MIB)
+    until(lambda: seen[-1].used_bytes == 7 * GIB)
+    assert (seen[-1].engine_bytes, seen[-1].basis) == (4 * GIB, "process")
+    sampler.phase("decode")
+    source.reading = Reading(GIB // 2, None, None)
+    until(lambda: seen[-1].used_bytes == GIB // 2)
+    assert (seen[-1].phase, seen[-1].engine_bytes, seen[-1].basis) == ("decode", 0, "growth")
+    sampler.stop()
+    record = sampler.record()
+    assert record.baseline_used_bytes == GIB
+    assert record.interval_s == 0.01
+    assert record.lost == 0
+    load = record.peak("load")
+    assert load is not None
+    assert (load.engine_bytes, load.used_bytes, load.host_bytes) == (5 * GIB, 7 * GIB, 3 * MIB)
+    assert record.peak("prefill") is None
+    assert record.highest == load
+    assert sampler.latest == seen[-1]
+    assert set(record.series) <= set(seen)
+    assert source.pids[0] is None
+    assert source.pids[-1] == 42
+
+
+def test_a_switch_takes_a_sample_at_once() -> None:
+    seen: list[Sample] = []
+    sampler = Sampler(Scripted(), hz=0.1, on_sample=seen.append)
+    sampler.start()
+    until(lambda: len(seen) == 1)
+    for phase in ("load", "prefill", "decode"):
+        began = time.monotonic()
+        sampler.phase(phase)  # type: ignore[arg-type]
+        until(lambda: seen[-1].phase == phase)  # noqa: B023
+        assert time.monotonic() - began < 1
+    sampler.phase("decode")
+    time.sleep(0.1)
+    assert [sample.phase for sample in seen] == ["before", "load", "prefill", "decode"]
+    sampler.stop()
+    assert [(p.phase, p.n_samples) for p in sampler.record().peaks] == [
+        ("before", 1),
+        ("load", 1),
+        ("prefill", 1),
+        ("decode", 1),
+    ]
+
+
+def test_time_is_counted_by_phase() -> None:
+    sampler = Sampler(Scripted(), hz=50)
+    sampler.start()
+    for phase, seconds in (("load", 0.2), ("decode", 0.1), ("load", 0.2)):
+        sampler.phase(phase)  # type: ignore[arg-type]
+        time.sleep(seconds)
+    first, second = sampler.record().peak("load"), sampler.record().peak("decode")
+    assert first is not None
+    assert second is not None
+    assert 0.4 <= first.seconds < 0.4 + 0.5
+    assert 0.1 <= second.seconds < 0.1 + 0.5
+    sampler.stop()
+    stopped = sampler.record()
+    time.sleep(0.2)
+    assert sampler.record() == stopped
+
+
+def test_a_lost_gpu_costs_readings_and_nothing_else() -> None:
+    source = Scripted()
+    sampler = Sampler(source, hz=100)
+    sampler.start()
+    until(lambda: sampler.latest)
+    source.reading = GpuLost("fell off the bus")
+    until(lambda: sampler.record().lost >= 3)
+    last = sampler.latest
+    assert last is not None
+    source.reading = Reading(2 * GIB, None, None)
+    until(lambda: sampler.latest is not last)
+    sampler.stop()
+
+
+def test_a_driver_that_hangs_blocks_nobody() -> None:
+    source = Scripted()
+    hang = threading.Event()
+    sampler = Sampler(source, hz=100)
+    sampler.start()
+    until(lambda: sampler.latest)
+    source.reading = hang
+    time.sleep(0.05)
+    began = time.monotonic()
+    sampler.phase("load")
+    sampler.set_engine(1)
+    record = sampler.record()
+    sampler.stop()
+    assert time.monotonic() - began < 0.4
+    assert record.peak("before") is not None
+    before = sampler.record()
+    hang.set()
+    time.sleep(0.1)
+    assert sampler.record() == before, "a reading that came after the end does not count"
+
+
+def test_a_hung_driver_does_not_keep_the_program_from_ending(
+    fake_nvml: Callable[[str], object], scenario: Scenario
+) -> None:
+    scenario(one_gpu(GIB))
+    code = (
+        "import os, sys, time\n"
+        "from kvtui.gpu.sampler import Sampler\n"
+        "from kvtui.gpu.source import open_source\n"
+        "source = open_source(); sampler = Sampler(source, hz=50); sampler.start(); time.sleep(0.2)\n"
+        "assert sampler.latest.used_bytes\n"
+        "open(os.environ['KVTUI_FAKE_NVML'], 'a').write('hang nvmlDeviceGetMemoryInfo_v2\\n')\n"
+        "time.sleep(0.2); began = time.monotonic(); sampler.stop(); source.close()\n"
+        "print(time.monotonic() - began)\n"
+    )
+    env = os.environ | {"LD_LIBRARY_PATH": str(fake_nvml("new"))}
+    answer = subprocess.run(
+        (sys.executable, "-W", "ignore", "-c", code), env=env, capture_output=True, text=True, timeout=30
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert float(answer.stdout) < 0.4
+
+
+def test_stop_without_start() -> None:
+    Sampler(Scripted()).stop()
+
+
+def test_nvml_over_time(load_nvml: Callable[[str], None], scenario: Scenario) -> None:
+    scenario(one_gpu(GIB))
+    load_nvml("new")
+    sampler = Sampler(open_source(), hz=100)
+    sampler.start()
+    until(lambda: sampler.latest)
+    sampler.set_engine(77)
+    for phase, used in (("load", 9), ("prefill", 12), ("decode", 11)):
+        sampler.phase(phase)  # type: ignore[arg-type]
+        until(lambda: sampler.latest and sampler.latest.phase == phase)  # noqa: B023
+        scenario(one_gpu(used * GIB, f"process 0 77 {(used - 1) * GIB}"))
+        until(lambda: sampler.latest and sampler.latest.engine_bytes == (used - 1) * GIB)  # noqa: B023
+    sampler.stop()
+    record = sampler.record()
+    assert record.baseline_used_bytes == GIB + GIB // 2
+    highest = record.highest
+    assert highest is not None
+    assert (highest.phase, highest.engine_bytes) == ("prefill", 11 * GIB)
+    assert [(p.phase, p.engine_bytes) for p in record.peaks][1:] == [
+        ("load", 8 * GIB),
+        ("prefill", 11 * GIB),
+        ("decode", 11 * GIB),
+    ]
+
+
+EATER = """
+import sys
+data = bytearray(100 << 20); print("full", flush=True); sys.stdin.readline()
+more = bytearray(300 << 20); print("fuller", flush=True); sys.stdin.readline()
+del more; print("less", flush=True); sys.stdin.readline()
+"""
+
+
+def test_a_real_process_without_a_gpu() -> None:
+    sampler = Sampler(HostSource("no GPU"), hz=50)
+    sampler.start()
+    until(lambda: sampler.latest)
+    command = (sys.executable, "-c", EATER)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as eater:
+        assert eater.stdin is not None
+        assert eater.stdout is not None
+        for phase in ("load", "prefill", "decode"):
+            eater.stdout.readline()
+            sampler.set_engine(eater.pid)
+            sampler.phase(phase)  # type: ignore[arg-type]
+            time.sleep(0.1)
+            eater.stdin.write("\n")
+            eater.stdin.flush()
+        sampler.phase("idle")
+    sampler.stop()
+    record = sampler.record()
+    load, prefill, decode = (record.peak(phase) for phase in ("load", "prefill", "decode"))
+    assert load is not None
+    assert prefill is not None
+    assert decode is not None
+    assert load.engine_bytes is not None
+    assert prefill.engine_bytes is not None
+    assert 400 * MIB < prefill.engine_bytes < 500 * MIB
+    assert load.engine_bytes >= 100 * MIB
+    assert {sample.basis for sample in record.series} <= {"rss", None}
+    assert record.highest is not None
+
+
+@pytest.mark.parametrize("hz", [10.0])
+def test_sampling_costs_next_to_nothing(hz: float) -> None:
+    """The limit here is wide, for busy machines; the figure itself is in the documentation."""
+    sampler = Sampler(HostSource("no GPU"), hz=hz)
+    sampler.set_engine(os.getpid())
+    sampler.start()
+    began, cpu = time.monotonic(), time.process_time()
+    time.sleep(2)
+    used = (time.process_time() - cpu) / (time.monotonic() - began)
+    sampler.stop()
+    assert used < 0.05
