@@ -95,7 +95,6 @@ class Draft:
         self.past: deque[tuple[dict[str, Any], Outcome]] = deque(maxlen=MAX_KEPT)
         self.contexts: deque[ContextDraft] = deque(maxlen=MAX_KEPT)
         self.texts: dict[int, str] = {}
-        self.n_lines = 0
         self._at = (0, "")
         self._reset_launch()
 
@@ -116,6 +115,7 @@ class Draft:
         self.stage: Stage = "startup"
         self.memory: dict[str, Any] = {}
         self.next_role = "main"
+        self.opened_by = ""
 
     def new_launch(self) -> None:
         """The engine starts again in the same log: its contexts stay, all that a launch has once begins anew."""
@@ -269,7 +269,6 @@ class Draft:
             actual=actual or None,
             failures=tuple(self.failures),
             system_info=self.system_info,
-            n_lines=self.n_lines,
             lines={**self.server_lines, **self.lines},
             texts=dict(self.texts),
         )

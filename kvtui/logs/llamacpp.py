@@ -13,6 +13,7 @@ from kvtui.logs.facts import BufferFacts, CacheFacts, DeviceFacts
 from kvtui.logs.rules import number, rule
 
 _HEADER = ("n_ctx", "n_ctx_seq", "n_seq_max", "n_batch", "n_ubatch", "n_rs_seq")
+_OPENINGS = ("llama_server: initializing ...", "init: initializing ...", "ggml_cuda_init: found", "build: ")
 _PROJECTOR = re.compile(r"_compute_meta|\bclip\b|\bclip_|mtmd|whisper|vocoder")
 _CONTEXT = r"(?:llama_context|llama_new_context_with_model|llama_init_from_model): "
 _FLASH = {"enabled": "enabled", "1": "enabled", "disabled": "disabled", "0": "disabled", "auto": "auto"}
@@ -22,12 +23,11 @@ def _new_launch(d: Draft, m: re.Match[str]) -> None:
     if d.has_begun and d.engine != "ollama":
         d.new_launch()
     d.claim("llama.cpp")
+    d.opened_by = d.opened_by or next((t for t in _OPENINGS if t in m.string), "")
 
 
 def _build(d: Draft, m: re.Match[str]) -> None:
-    if d.has_begun and d.engine != "ollama":
-        d.new_launch()
-    d.claim("llama.cpp")
+    _new_launch(d, m)
     if m["number"] != "0":
         d.fact("build", f"b{m['number']}")
     if m["commit"] != "unknown":
@@ -240,10 +240,13 @@ def _system_info(d: Draft, m: re.Match[str]) -> None:
 _SIZE = r"size\s*=\s*(?P<size>\d+[.,]\d+)\s*MiB\s*\(\s*(?P<cells>\d+)\s*cells,\s*(?P<layers>\d+)\s*layers,"
 BUFFER = r"(?P<device>[\w.:\[\]/-]+)\s+%s buffer size\s*=\s*(?P<mib>\d+[.,]\d+)\s*MiB"
 
+LOADING = "load_model: loading model '"
+"""What every start of a server says, at every verbosity."""
+
 RULES = (
     rule("initializing ...", r"(?:llama_server|init): initializing \.\.\.", _new_launch),
     rule("ggml_cuda_init: found", "", _new_launch),
-    rule("loading model '", r"load_model: loading model '", _new_launch),
+    rule("loading model '", LOADING, _new_launch),
     rule(
         "build", r"\bbuild:? (?P<number>\d+) \((?P<commit>\w+)\) with (?P<compiler>.+?)(?: for .+)?$", _build
     ),

@@ -9,6 +9,7 @@ from kvtui.logs.draft import Draft
 from kvtui.logs.rules import rule
 from kvtui.logs.slog import is_record
 
+_HINTS = ("llama-", "_server", "llama.cpp:", "./")
 _CRASH = re.compile(r"Segmentation fault|core dumped|\bAborted\b|\bKilled\b|terminated by")
 
 
@@ -16,7 +17,7 @@ def command_line(d: Draft, text: str) -> bool:
     """Read `text` as a command line, or as the next line of one; True when it was."""
     if is_record(text):
         return False
-    start = PROGRAM.search(text)
+    start = PROGRAM.search(text) if any(hint in text for hint in _HINTS) else None
     if start is None:
         if not d.memory.get("command_open") or not text.lstrip().startswith("-"):
             d.memory["command_open"] = False

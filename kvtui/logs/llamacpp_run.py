@@ -34,6 +34,10 @@ def _note(kind: str) -> Action:
     return action
 
 
+ALWAYS = (b"failed", b"rror")
+EARLY = (b"truncated = 1", b"vector kernel", b"full prompt re-processing", b"does not match exp")
+"""What a server that runs may still say: failures and refused requests, then cut ones and slow paths."""
+
 RULES = (
     rule(
         "n_slots",

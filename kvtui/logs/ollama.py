@@ -186,6 +186,10 @@ def _record(d: Draft, m: re.Match[str]) -> None:
     _claim(d)
 
 
+TRIGGERS = (b'msg="starting ',)
+ALWAYS = (b"level=WARN", b"level=ERROR", b"msg=load request")
+EARLY = (b"failed", b"started in", b"truncated = 1")
+
 RULES = (
     rule("level=", r"\blevel=\w+ source=\w+\.go:\d+", _record),
     rule("server config", r"server config\"? env=", _server_config),

@@ -19,19 +19,30 @@ from kvtui.logs import (
 from kvtui.logs.draft import Draft
 from kvtui.logs.facts import EngineFacts
 from kvtui.logs.findings import find
-from kvtui.logs.lines import LineCutter
-from kvtui.logs.rules import apply
+from kvtui.logs.lines import Line, LineReader, Marks
+from kvtui.logs.rules import apply, table
 from kvtui.logs.wrapping import Joiner, unwrap
 
-_LLAMA = (
-    *llamacpp.RULES,
-    *ik_llamacpp.RULES,
-    *llamacpp_eras.RULES,
-    *llamacpp_asked.RULES,
-    *llamacpp_run.RULES,
-    *llamacpp_failures.RULES,
+_LLAMA = table(
+    llamacpp.RULES,
+    ik_llamacpp.RULES,
+    llamacpp_eras.RULES,
+    llamacpp_asked.RULES,
+    llamacpp_run.RULES,
+    llamacpp_failures.RULES,
 )
-_OTHERS = (*ollama.RULES, *vllm.RULES)
+_OLLAMA = table(ollama.RULES)
+_VLLM = table(vllm.RULES)
+
+
+def _marks(draft: Draft) -> Marks:
+    """What to look for once the engine of `draft` runs. A server opens its next start as it opened this one."""
+    if draft.engine == "ollama":
+        return Marks(ollama.TRIGGERS, ollama.ALWAYS, ollama.EARLY)
+    if draft.engine == "vllm":
+        return Marks(vllm.TRIGGERS, vllm.ALWAYS, vllm.EARLY)
+    openings = {draft.opened_by or "build: ", llamacpp.LOADING}
+    return Marks(tuple(sorted(o.encode() for o in openings)), llamacpp_run.ALWAYS, llamacpp_run.EARLY)
 
 
 class LogParser:
@@ -42,33 +53,37 @@ class LogParser:
     """
 
     def __init__(self, requested: Mapping[str, Any] | None = None) -> None:
-        self._cutter = LineCutter()
-        self._joiner = Joiner()
         self._draft = Draft()
+        self._reader = LineReader(
+            settled=lambda: self._draft.outcome != "unknown",
+            marks=lambda: _marks(self._draft),
+        )
+        self._joiner = Joiner()
         self._requested = dict(requested or {})
         self._facts: EngineFacts | None = None
 
     def feed(self, data: bytes) -> None:
         """Read `data`; an unfinished last line waits for the next call."""
-        self._read(self._cutter.feed(data))
+        self._read(self._reader.feed(data))
 
     def close(self) -> None:
         """Read the last line, where it has no line break."""
-        self._read(self._cutter.close())
+        self._read(self._reader.close())
         for number, text in self._joiner.flush():
             self._line(number, text)
+            self._facts = None
 
     def facts(self) -> EngineFacts:
         """All that is proven up to now, findings included. The same object until something new was read."""
-        if self._facts is None:
-            facts = self._draft.freeze()
+        self._read(self._reader.release())
+        if self._facts is None or self._facts.n_lines != self._reader.count:
+            facts = replace(self._draft.freeze(), n_lines=self._reader.count)
             facts = replace(facts, requested={**facts.requested, **self._requested})
             self._facts = replace(facts, findings=find(facts, self._draft.notes))
         return self._facts
 
-    def _read(self, lines: Iterable[tuple[int, str]]) -> None:
+    def _read(self, lines: Iterable[Line]) -> None:
         for number, raw in lines:
-            self._draft.n_lines = number
             for text in unwrap(raw):
                 for first, whole in self._joiner.feed(number, text):
                     self._line(first, whole)
@@ -77,7 +92,11 @@ class LogParser:
     def _line(self, number: int, text: str) -> None:
         draft = self._draft
         draft.at(number, text)
-        asked = llamacpp_asked.command_line(draft, text)
-        if apply(_LLAMA, draft, text) or asked:
-            draft.claim("llama.cpp")
-        apply(_OTHERS, draft, text)
+        if draft.engine != "vllm":
+            asked = llamacpp_asked.command_line(draft, text)
+            if apply(_LLAMA, draft, text) or asked:
+                draft.claim("llama.cpp")
+            if draft.engine == "ollama" or "level=" in text or ".go:" in text:
+                apply(_OLLAMA, draft, text)
+        if draft.engine == "vllm" or ".py:" in text:
+            apply(_VLLM, draft, text)

@@ -34,11 +34,19 @@ def weak(needle: str, pattern: str, action: Action) -> Rule:
     return Rule(needle, re.compile(pattern or re.escape(needle)), action, proves_engine=False)
 
 
-def apply(rules: Sequence[Rule], draft: Draft, text: str) -> bool:
+Table = tuple[tuple[str, Rule], ...]
+
+
+def table(*groups: Sequence[Rule]) -> Table:
+    """Rules of several dialects in the order in which they are tried, their needles at hand."""
+    return tuple((r.needle, r) for group in groups for r in group)
+
+
+def apply(rules: Table, draft: Draft, text: str) -> bool:
     """Run every rule that matches `text`; True when one did that proves whose line it is."""
     hit = False
-    for r in rules:
-        if r.needle in text and (match := r.pattern.search(text)):
+    for r in [r for needle, r in rules if needle in text]:
+        if match := r.pattern.search(text):
             r.action(draft, match)
             hit = hit or r.proves_engine
     return hit

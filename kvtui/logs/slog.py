@@ -12,7 +12,7 @@ _MIB = {"B": 1 / (1 << 20), "KiB": 1 / 1024, "MiB": 1.0, "GiB": 1024.0, "TiB": 1
 
 def is_record(text: str) -> bool:
     """True for a line that is, or holds, a record."""
-    return _RECORD.search(text) is not None
+    return "level=" in text and _RECORD.search(text) is not None
 
 
 def fields(text: str) -> dict[str, str]:

@@ -215,6 +215,10 @@ def _noted(kind: str) -> Action:
     return action
 
 
+TRIGGERS = (b"vLLM API server version", b"LLM engine (v")
+ALWAYS = (b"Error",)
+EARLY = (b"KV cache", b"startup complete", b"failed to start")
+
 RULES = (
     rule(".py:", _RECORD, _claim),
     rule("vLLM API server", r"vLLM API server version (\S+)", _server),

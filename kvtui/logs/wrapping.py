@@ -8,18 +8,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvtui.core.text import clean
+from kvtui.logs.lines import LIMIT, Line
 from kvtui.logs.slog import is_record
-
-Line = tuple[int, str]
 
 _ROUTER_CHILD = re.compile(r"^\[\d{2,5}\] ")
 _ELAPSED = re.compile(r"^(?:\d+\.)?\d+\.\d\d\.\d{3}\.\d{3} (?:[A-Z] )?")
+_ELAPSED_DEBUG = re.compile(r"^(?:\d+\.)?\d+\.\d\d\.\d{3}\.\d{3} D ")
 _LEVEL = re.compile(r"^[IWED] (?=\S)")
 _MERGED = re.compile(
     r"(?<=\S)\s+(?=(?:llama_(?!server)\w+|llm_load_\w+|load_tensors|sched_reserve|resolve_fused_ops|common_\w+"
     r"|ggml_\w+): )"
 )
-_QUOTES = ("llama_model_loader: - kv", '"role"', '"content"', '"prompt"', "example_format")
+_MERGED_HINTS = ("llama_", "llm_load_", "load_tensors", "sched_reserve", "resolve_fused", "common_", "ggml_")
+_METADATA = "llama_model_loader: - kv"
+_PROMPTS = ('"role"', '"content"', '"prompt"')
 """Lines that quote a file's metadata or somebody's prompt: what they say is not the engine speaking."""
 _SIZE_LINE = re.compile(r"(?:KV self size|\bsize)\s*=\s*\d+[.,]\d+\s*MiB(?:,|\s*\()")
 _SIZE_ENDS = re.compile(r"(?:\b[VS]|kv\^T)\s*\(\w+\):\s*\d+[.,]\d+\s*MiB|not used")
@@ -38,21 +40,41 @@ NARROW = 80
 def unwrap(raw: str) -> Iterator[str]:
     """The engine's own lines inside one line of the log: usually one, several where CR, JSON or a paste joined them."""
     for piece in raw.split("\r"):
-        text = clean(piece, limit=8192).rstrip()
-        if any(mark in text for mark in _QUOTES):
+        text = clean(piece, limit=LIMIT).rstrip()
+        if _quotes(text):
             continue
         if text.startswith("{"):
             yield from _jsonl(text)
         elif text:
-            yield from (
-                _MERGED.split(_prefixes(text)) if "  " in text or text.count(": ") > 1 else (_prefixes(text),)
-            )
+            if _is_debug(text):
+                continue
+            text = _prefixes(text)
+            yield from _MERGED.split(text) if _may_be_merged(text) else (text,)
+
+
+def _is_debug(text: str) -> bool:
+    """Lines of level D are many and prove nothing: every fact is printed at a level below."""
+    return " D " in text[:20] and _ELAPSED_DEBUG.match(text) is not None
+
+
+def _quotes(text: str) -> bool:
+    return (
+        _METADATA in text
+        or ('"' in text and any(mark in text for mark in _PROMPTS))
+        or "example_format" in text
+    )
+
+
+def _may_be_merged(text: str) -> bool:
+    return text.count(": ") > 1 and any(text.find(name, 1) > 0 for name in _MERGED_HINTS)
 
 
 def _prefixes(text: str) -> str:
-    text = _ROUTER_CHILD.sub("", text)
-    stripped = _ELAPSED.sub("", text)
-    return stripped if stripped != text else _LEVEL.sub("", text)
+    if text.startswith("["):
+        text = _ROUTER_CHILD.sub("", text)
+    if text[:1].isdigit():
+        return _ELAPSED.sub("", text)
+    return _LEVEL.sub("", text) if text[1:2] == " " else text
 
 
 def _jsonl(text: str) -> Iterator[str]:
@@ -90,14 +112,14 @@ class Joiner:
         self._spans = 0
         self._width = 0
 
-    def feed(self, number: int, text: str) -> Iterator[Line]:
+    def feed(self, number: int, text: str) -> tuple[Line, ...]:
         """The lines that are complete now; the first line's number stands for the whole."""
+        before: tuple[Line, ...] = ()
         if self._held is not None:
             first, begun = self._held
             self._held = None
             if _STARTS_ANEW.search(text):
-                yield first, begun
-                self._spans = 0
+                before = (self._end(first, begun),)
             else:
                 number, text = first, begun + _gap(begun, text, self._width) + text
         if self._spans == 0:
@@ -107,21 +129,22 @@ class Joiner:
         ):
             self._spans += 1
             self._held = (number, text)
-            return
-        self._spans = 0
-        yield number, text
+            return before
+        return (*before, self._end(number, text))
 
-    def flush(self) -> Iterator[Line]:
+    def flush(self) -> tuple[Line, ...]:
         """What was still waiting for its end."""
-        if self._held is not None:
-            yield self._held
-            self._held = None
+        held, self._held = self._held, None
+        return () if held is None else (self._end(*held),)
+
+    def _end(self, number: int, text: str) -> Line:
         self._spans = 0
+        return number, text
 
 
 def _is_open_record(text: str, width: int) -> bool:
     """A record in narrow lines goes on until the next one begins."""
-    return width <= NARROW and is_record(text)
+    return width <= NARROW and "level=" in text and is_record(text)
 
 
 def _gap(begun: str, text: str, width: int) -> str:
@@ -131,7 +154,8 @@ def _gap(begun: str, text: str, width: int) -> str:
 
 def _is_cut(text: str) -> bool:
     return (
-        _SIZE_LINE.search(text) is not None
+        "MiB" in text
+        and _SIZE_LINE.search(text) is not None
         and _SIZE_ENDS.search(text) is None
         and ("self size" in text or "cells" in text or _SIZE_BEGINS.search(text) is not None)
         and _CUT_BY_PAGER.search(text) is None

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtui.logs.document import as_json
-from kvtui.logs.lines import LIMIT, LineCutter
+from kvtui.logs.lines import LIMIT, LineReader, Marks
 from kvtui.logs.parser import LogParser
 from tests.logs.conftest import DATA, read_facts
 
@@ -57,7 +57,7 @@ def test_a_progress_line_does_not_hide_what_follows_it() -> None:
 
 
 def test_an_endless_line_is_cut_and_the_next_one_read() -> None:
-    cutter = LineCutter()
+    cutter = LineReader(lambda: False, lambda: Marks((), ()))
     lines = [line for _ in range(100) for line in cutter.feed(b"x" * 10_000)]
     lines += cutter.feed(b"\nnext\nlast")
     lines += cutter.close()

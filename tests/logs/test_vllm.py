@@ -93,7 +93,7 @@ def test_a_type_that_was_asked_by_name_is_the_type() -> None:
 
 def test_blocks_of_v0_are_tokens_where_the_concurrency_agrees() -> None:
     text = (
-        "INFO 10-18 09:59:51 llm_engine.py:237] Initializing an LLM engine (v0.6.3.post1) with config: max_seq_len=32768,\n"
+        "INFO 10-18 09:59:51 engine.py:23] Initializing an LLM engine (v0.6.3.post1) with config: max_seq_len=32768\n"
         "INFO 10-18 09:59:56 gpu_executor.py:122] # GPU blocks: 2987, # CPU blocks: 4096\n"
     )
     concurrency = (
