@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from dataclasses import replace
@@ -53,13 +54,16 @@ def spoken(value: Any, words: str) -> Any:
     asked of the engine stay, so that two such states differ in their texts alone."""
     if isinstance(value, RunConfig) or not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
-    hints = typing.get_type_hints(type(value))
+    hints = _hints(type(value))
     changes = {
         f.name: _spoken(getattr(value, f.name), hints[f.name], words)
         for f in dataclasses.fields(value)
         if f.name not in KEPT
     }
     return replace(value, **changes)
+
+
+_hints = functools.cache(typing.get_type_hints)
 
 
 def _spoken(value: Any, hint: Any, words: str) -> Any:

@@ -18,9 +18,10 @@ from kvtui.core.units import MIB
 from kvtui.engines.base import Missing
 from kvtui.probes.results import TASK_FAMILIES, NeedleResult, RecallResult, SpeedResult, TaskResult, Timing
 from kvtui.session import events as ev
+from kvtui.session.codec import encode
 from kvtui.session.records import Change, EngineInfo, Forecast, HostInfo, ModelInfo, Recommendation, Verdict
 from kvtui.session.state import SessionState, fold
-from kvtui.session.store import SessionStore
+from kvtui.session.store import EVENTS, SessionStore
 from tests.session import sample_facts as sf
 
 SESSION = "20261129-093000-4f1a"
@@ -355,6 +356,7 @@ def write(root: Path, recorded: list[ev.Event] | None = None) -> Path:
     first, *rest = events() if recorded is None else recorded
     assert isinstance(first, ev.SessionStarted)
     with SessionStore.create(first, root) as store:
-        for event in rest:
-            store.append(event)
+        # As the store writes them, but without a sync for each.
+        with (store.folder / EVENTS).open("ab") as file:
+            file.writelines(encode(event) for event in rest)
         return store.folder

@@ -27,8 +27,14 @@ def store(tmp_path: Path) -> Iterator[SessionStore]:
 
 
 def test_what_was_written_is_what_is_loaded(tmp_path: Path) -> None:
-    folder = sample.write(tmp_path)
+    first, *rest = sample.events()
+    assert isinstance(first, ev.SessionStarted)
+    with SessionStore.create(first, tmp_path) as store:
+        states = [store.append(event) for event in rest]
+        assert states[-1] == store.state == sample.state()
+    folder = store.folder
     assert folder.name == sample.SESSION
+    assert (folder / EVENTS).read_bytes() == b"".join(encode(event) for event in sample.events())
     assert load(folder) == sample.state()
     with SessionStore.open(folder) as again:
         assert again.state == sample.state()
