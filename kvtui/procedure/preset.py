@@ -20,7 +20,9 @@ from kvtui.procedure.preset_keys import KEYS, Key
 
 Transients = Literal["on-failure", "always"]
 
-_MAX_BYTES = 65536
+_MAX_BYTES = 32 * 1024
+_MAX_LINE = 500
+"""Characters in a line of a preset: a key of thousands of dotted parts takes the TOML reader minutes."""
 _ANSWER_ROOM = 128
 
 
@@ -125,6 +127,9 @@ def _read(path: Path, shown: str) -> str:
 
 
 def _parse(shown: str, text: str) -> Mapping[str, object]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > _MAX_LINE:
+            raise PresetError(shown, "", f"line {number} is longer than {_MAX_LINE} characters")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -164,7 +169,7 @@ def _shown(value: object) -> str:
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
-        return f"[{', '.join(_shown(each) for each in value[:8] if not isinstance(each, list))}]"
+        return f"[{', '.join('..' if isinstance(each, list) else _shown(each) for each in value[:8])}]"
     return clean(f'"{value}"' if isinstance(value, str) else str(value), 60)
 
 
