@@ -4,7 +4,8 @@ On Linux the kernel kills this process when the thread that launched it ends (PR
 ended it, `kill -9` included; the setting survives exec. Elsewhere it only execs. Standard library only, and
 nothing of kvtui: it is run as a plain file, before anything else could go wrong.
 
-The *thread* counts, not the process: launch from a thread that lives as long as the run.
+The *thread* counts, not the process: launch from a thread that lives as long as the run. A wrapper program
+must exec the engine: what a wrapper starts as its child ends with `stop`, but not with a `kill -9` of kvtui.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,10 @@ from kvtui.core.config import RunConfig
 from kvtui.core.errors import StartError
 from kvtui.engines.base import Abilities, Command, Missing
 from kvtui.engines.environment import counting_variables
+from kvtui.engines.failure import last_words
 from kvtui.engines.llama_help import read_abilities
 from kvtui.engines.process import EngineProcess
+from kvtui.logs.facts import EngineFacts
 
 _ASK_LIMIT_S = 60.0
 _ASK_LIMIT_BYTES = 1 << 20
@@ -30,18 +33,24 @@ class LlamaServer:
 
     @property
     def label(self) -> str:
-        """`llama-server b11434`; without the build until `abilities` was asked."""
-        build = self._abilities.build if self._abilities is not None else None
-        return f"{self._label} {build}" if build else self._label
+        """`llama-server b11434`, or its version where the build is unknown; neither before `abilities` was asked."""
+        if self._abilities is None:
+            return self._label
+        version = re.match(r"version: ([1-9.]\S*|0\.\S+)", self._abilities.version)
+        which = self._abilities.build or (version[1] if version else "")
+        return f"{self._label} {which}".rstrip()
 
     def abilities(self) -> Abilities:
         """What `--help` and `--version` say; asked once. Raises StartError (missing)."""
         if self._abilities is None:
-            found = read_abilities(self._ask("--help"), self._ask("--version"))
+            help_text = self._ask("--help")
+            found = read_abilities(help_text, self._ask("--version"))
             if not found.options & {"--ctx-size", "-c"}:
+                said = last_words(help_text, EngineFacts())
                 raise StartError(
                     "missing",
-                    f"{self._prefix[0]} does not answer --help as llama-server does",
+                    f"{self._prefix[0]} does not answer --help as llama-server does"
+                    + (f": {said}" if said else ""),
                     hint="--engine-bin takes the path of a llama-server program",
                 )
             self._abilities = found

@@ -144,7 +144,26 @@ def test_a_file_that_is_no_program(tmp_path: Path) -> None:
 
 def test_a_program_that_is_no_llama_server(tmp_path: Path) -> None:
     error = failure_of(program(tmp_path / "x", "#!/bin/sh\necho usage: x FILE\n"))
-    assert "does not answer --help as llama-server does" in error.what
+    assert error.what.endswith("does not answer --help as llama-server does: usage: x FILE")
+
+
+def test_a_program_without_its_libraries_says_so(tmp_path: Path) -> None:
+    said = "x: error while loading shared libraries: libllama.so.0: cannot open shared object file"
+    error = failure_of(program(tmp_path / "x", f"#!/bin/sh\necho '{said}' >&2\nexit 127\n"))
+    assert said in error.what
+
+
+@pytest.mark.parametrize(
+    ("said", "label"),
+    [
+        ("version: 6190 (ab12)", "llama-server b6190"),
+        ("version: 0.6.0-dev (build 0, commit unknown)", "llama-server 0.6.0-dev"),
+        ("version: 0 (unknown)", "llama-server"),
+        ("my fork", "llama-server"),
+    ],
+)
+def test_the_label_says_which_one_it_is(said: str, label: str) -> None:
+    assert server(read_abilities(help_text(), said)).label == label
 
 
 def test_a_program_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
