@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
+from kvtui.commands.budget_card import Money
 from kvtui.core.text import clip
 from kvtui.core.units import size, tokens
-from kvtui.model.budget import Budget, LargestContext
+from kvtui.model.budget import LargestContext
 from kvtui.model.cache_types import CACHE_TYPES
 from kvtui.model.context import ContextPlan, ContextRequest
 from kvtui.model.geometry import CacheShape, Geometry
@@ -26,7 +27,7 @@ def text(
     shape: Geometry,
     placement: WeightPlacement,
     rows: Rows,
-    money: Budget | None,
+    money: Money | None,
     pairs: list[PairRow],
 ) -> str:
     """The whole page, without colour, at most 80 columns wide where names allow."""
@@ -161,30 +162,34 @@ def _scratch_bytes(cache: CacheShape, cells: int, width: int) -> int:
     return 0 if cache.kind == "indexer" else cells * width * 2
 
 
-def _bar(money: Budget, made: ContextPlan) -> list[str]:
-    kept = made.kv_bytes
-    terms = [
-        ("reserve", money.reserve_bytes),
-        ("weights", money.weights_bytes),
+def _bar(money: Money, made: ContextPlan) -> list[str]:
+    kept, terms = made.kv_bytes, money.budget
+    parts = [
+        ("reserve", terms.reserve_bytes),
+        ("weights", terms.weights_bytes),
         ("KV", kept or 0),
-        ("runtime", money.runtime_bytes),
-        ("margin", money.margin_bytes),
+        ("runtime", terms.runtime_bytes),
+        ("margin", terms.margin_bytes),
     ]
-    used = sum(n for _, n in terms)
-    scale = max(money.total_bytes, used, 1)
-    free = max(0, money.total_bytes - used)
-    bar = "".join(_FILL[name] * round(BAR * n / scale) for name, n in [*terms, ("free", free)])
-    source = "" if money.runtime_measured else " (assumed)"
-    lines = [f"card     {size(money.total_bytes)}", f"[{bar[:BAR]:<{BAR}}]"]
-    for name, n in terms:
-        if n or name != "reserve":
+    used = sum(n for _, n in parts)
+    scale = max(terms.total_bytes, used, 1)
+    free = max(0, terms.total_bytes - used)
+    bar = "".join(_FILL[name] * round(BAR * n / scale) for name, n in [*parts, ("free", free)])
+    sources = {
+        "reserve": f" ({money.reserve_source})",
+        "runtime": " (given)" if terms.runtime_measured else " (assumed)",
+    }
+    card = f"  {clip(money.card, 50)}" if money.card else ""
+    lines = [f"card     {size(terms.total_bytes)}{card}", f"[{bar[:BAR]:<{BAR}}]"]
+    for name, n in parts:
+        if n or name != "reserve" or money.reserve_source == "not measured":
             shown = "unknown" if name == "KV" and kept is None else size(n)
-            lines.append(f"  {_FILL[name]} {name:<9}{shown:>12}{source if name == 'runtime' else ''}")
+            lines.append(f"  {_FILL[name]} {name:<9}{shown:>12}{sources.get(name, '')}")
     if kept is None:
-        return [*lines, f"budget   {size(money.kv_budget_bytes)} for KV"]
-    over = money.over_bytes(kept)
+        return [*lines, f"budget   {size(terms.kv_budget_bytes)} for KV"]
+    over = terms.over_bytes(kept)
     verdict = f"does not fit: {size(over)} too much" if over > 0 else f"fits, {size(-over)} to spare"
-    return [*lines, f"budget   {size(money.kv_budget_bytes)} for KV: {verdict}"]
+    return [*lines, f"budget   {size(terms.kv_budget_bytes)} for KV: {verdict}"]
 
 
 def _pairs(pairs: list[PairRow]) -> list[str]:

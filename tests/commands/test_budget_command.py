@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from kvtui.cli import main
+from kvtui.gpu import nvml
+from kvtui.gpu.nvml import DeviceMemory, NvmlMissing
+from kvtui.gpu.samples import DeviceInfo
 from tests.model.gguf_bytes import gguf, model, tensor, write
 
 GEMMA = {
@@ -16,6 +19,14 @@ GEMMA = {
     "attention__head_count_kv": 1, "attention__key_length": 256, "attention__value_length": 256,
     "attention__sliding_window": 512,
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_limit_s: float) -> None:
+        raise NvmlMissing("none in this test")
+
+    monkeypatch.setattr(nvml, "open_nvml", missing)
 
 
 @pytest.fixture
@@ -97,6 +108,54 @@ def test_budget_terms(capsys: pytest.CaptureFixture[str], gemma: str) -> None:
     _, made = document(capsys, gemma, "--vram", "4", "--runtime", "0.25")
     assert made["budget"]["runtime_source"] == "given"
     assert made["budget"]["runtime_bytes"] == 1 << 28
+
+
+def test_the_first_gpu_stands_in_for_vram(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, gemma: str
+) -> None:
+    class Driver:
+        devices = (DeviceInfo("nvml", 0, "Some GPU 16 GB", 16 << 30),)
+
+        def memory(self, index: int) -> DeviceMemory:
+            assert index == 0
+            return DeviceMemory(16 << 30, 700 << 20)
+
+    monkeypatch.setattr(nvml, "open_nvml", lambda _limit_s: Driver())
+    _, made = document(capsys, gemma, "-c", "32768")
+    money = made["budget"]
+    assert (money["card"], money["total_source"], money["reserve_source"]) == (
+        "Some GPU 16 GB",
+        "nvml",
+        "measured",
+    )
+    assert (money["total_bytes"], money["reserve_bytes"]) == (16 << 30, 700 << 20)
+    main(["budget", gemma])
+    page = capsys.readouterr().out
+    assert "Some GPU 16 GB" in page
+    assert "700.0 MiB (measured)" in page
+
+
+def test_folder(capsys: pytest.CaptureFixture[str], gemma: str, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    write(tmp_path / "sub" / "bad.gguf", b"not a model")
+    write(tmp_path / "sub" / "x-00002-of-00002.gguf", b"a later part is not listed")
+    status, made = document(capsys, str(tmp_path), "--vram", "4")
+    assert status == 0
+    assert made["schema"] == "kvtui.budget-list/1"
+    good, bad = made["models"]
+    assert good["path"] == "gemma.gguf"
+    assert [pair["largest_ctx"] for pair in good["kv_types"]] == [32768] * 4
+    assert bad == {"path": "sub/bad.gguf", "error": "not a GGUF file"}
+    assert main(["budget", str(tmp_path)]) == 0
+    page = capsys.readouterr().out
+    assert "111.0 MiB" in page
+    assert "not a GGUF file" in page
+    assert all(len(line) <= 80 for line in page.splitlines())
+
+
+def test_folder_without_models(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["budget", str(tmp_path)]) == 2
+    assert "no GGUF file" in capsys.readouterr().err
 
 
 def test_exit_status_1_where_it_does_not_fit_or_is_refused(

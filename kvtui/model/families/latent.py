@@ -7,8 +7,8 @@ from kvtui.model.layout import Layout, Rejected, Undetermined
 from kvtui.model.memory import attention, attention_caches, cache, narrow, trunk
 from kvtui.model.shapes import CacheShape, Memory
 
-# GLM-5.2: indexers in layers 0 to 2, then in every 4th; the engine's table ends with layer 101.
-_GLM_5_2_LAYERS = 102
+# GLM-5.2: indexers in layers 0 to 2, then in every 4th; the table of the engine ends with layer 77.
+_GLM_5_2_LAYERS = 78
 _GLM_5_2_CONTEXT = 1_048_576
 
 
@@ -19,14 +19,22 @@ def _latent_if_given(layout: Layout) -> None:
         layout.notes.append("no latent lengths in the file: full heads are kept")
 
 
+def _latent_only(layout: Layout) -> None:
+    layout.latent_attention(required=False)
+    if not layout.latent:
+        raise Rejected(f"{layout.header.arch} without latent lengths: the engine will not load this file")
+
+
 def _deepseek32(layout: Layout) -> None:
-    _latent_if_given(layout)
+    layout.required("attention.kv_lora_rank")
+    _latent_only(layout)
     layout.indexer()
     layout.indexer_full = [True] * layout.n_layer_all
 
 
 def _glm_dsa(layout: Layout) -> None:
-    _latent_if_given(layout)
+    layout.required("attention.kv_lora_rank")
+    _latent_only(layout)
     layout.indexer()
     if layout.n_ctx_train < _GLM_5_2_CONTEXT:
         full = [1] * layout.n_layer
@@ -50,16 +58,13 @@ def _sparse(layout: Layout) -> Memory:
 
 
 def _indexer_cache(layout: Layout) -> CacheShape:
-    v = 0 if layout.latent else layout.head_v
     return narrow(
-        layout, "indexer", lambda i: i < layout.n_layer and layout.indexer_full[i], layout.indexer_head, v
+        layout, "indexer", lambda i: i < layout.n_layer and layout.indexer_full[i], layout.indexer_head, 0
     )
 
 
 def _hy_v4(layout: Layout) -> None:
-    layout.latent_attention(required=True)
-    if not layout.latent:
-        raise Rejected("the latent lengths are zero, the engine stops")
+    _latent_only(layout)
     layout.filter_nextn = False
     if not layout.optional("attention.indexer.top_k"):
         return
@@ -76,7 +81,7 @@ def _hy_v4_memory(layout: Layout) -> Memory:
 
 
 def _dots3note(layout: Layout) -> None:
-    layout.latent_attention(required=True)
+    _latent_only(layout)
     layout.slide(layout.required("attention.sliding_window"))
     layout.indexer()
     types = layout.array("attention.indexer.types")

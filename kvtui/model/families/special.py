@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kvtui.model.families.arch import Arch
-from kvtui.model.layout import MAX_LAYERS, Layout, Rejected
+from kvtui.model.layout import MAX_LAYERS, Layout, Rejected, Undetermined
 from kvtui.model.memory import attention, attention_caches, narrow
 from kvtui.model.shapes import CacheShape, LayerWidth, Memory, RecurrentShape, StateShape
 
@@ -147,6 +147,8 @@ def _assistant(_: Layout) -> Memory:
 
 def _standalone(layout: Layout) -> bool:
     names = {t.name for t in layout.header.tensors}
+    if not names:
+        raise Undetermined("without a tensor table it cannot be told whether this draft stands alone")
     return "token_embd.weight" in names and "output.weight" in names
 
 

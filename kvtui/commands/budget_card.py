@@ -1,0 +1,69 @@
+"""The terms of the budget that come from the card and the options: total, reserve, runtime, margin."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Literal
+
+from kvtui.core.units import GIB
+from kvtui.model.budget import Assumptions, Budget, budget
+
+ASSUMED_RUNTIME_GIB = 1.2  # CUDA context, compute and graph buffers of a mid-size model at -ub 512
+DEFAULT_MARGIN_GIB = 1.0
+NVML_LIMIT_S = 2.0  # a driver that hangs must not hang a command that reads a file
+
+ReserveSource = Literal["given", "measured", "not measured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """The budget and where its terms come from. `card` is the GPU's name, None where `--vram` stands for one."""
+
+    budget: Budget
+    card: str | None
+    total_source: Literal["given", "nvml"]
+    reserve_source: ReserveSource
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A memory to fit into: a GPU, or what `--vram` says (`name` and `used_bytes` are None then)."""
+
+    name: str | None
+    total_bytes: int
+    used_bytes: int | None
+
+
+def card_for(args: argparse.Namespace) -> Card | None:
+    """What `--vram` says, else the first GPU, else None."""
+    return Card(None, int(args.vram * GIB), None) if args.vram is not None else _first_gpu()
+
+
+def money_for(args: argparse.Namespace, card: Card, weights_gpu_bytes: int) -> Money:
+    """The budget of a model with so many bytes of weights on that card."""
+    given = args.reserve is not None
+    reserve = int(args.reserve * GIB) if given else card.used_bytes or 0
+    source: ReserveSource = "given" if given else "not measured" if card.used_bytes is None else "measured"
+    measured = args.runtime is not None
+    terms = Assumptions(
+        total_bytes=card.total_bytes,
+        reserve_bytes=reserve,
+        runtime_bytes=int((args.runtime if measured else ASSUMED_RUNTIME_GIB) * GIB),
+        runtime_measured=measured,
+        margin_bytes=int(args.margin * GIB),
+    )
+    made = budget(weights_gpu_bytes, terms)
+    return Money(made, card.name, "nvml" if card.name else "given", source)
+
+
+def _first_gpu() -> Card | None:
+    from kvtui.gpu.nvml import GpuLost, NvmlMissing, open_nvml
+
+    try:
+        nvml = open_nvml(NVML_LIMIT_S)
+        device = nvml.devices[0]
+        memory = nvml.memory(device.index)
+    except (NvmlMissing, GpuLost):
+        return None
+    return None if memory is None else Card(device.name, memory.total, memory.used)

@@ -1,0 +1,137 @@
+"""The document of `kvtui budget --json` (schema kvtui.budget/1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from kvtui.commands.budget_card import Money
+from kvtui.model.budget import LargestContext, largest_context
+from kvtui.model.context import ContextPlan, ContextRequest, plan
+from kvtui.model.geometry import Geometry
+from kvtui.model.header import Header
+from kvtui.model.weights import WeightPlacement
+
+TYPE_PAIRS = (("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0"))
+STAGES = (32_768, 65_536, 98_304, 131_072)
+
+PairRow = tuple[ContextRequest, list[ContextPlan], LargestContext]
+
+
+def pair_rows(shape: Geometry, request: ContextRequest, money: Money) -> list[PairRow]:
+    """For each pair of KV types: the plans at the usual stages and the largest context that fits."""
+    rows = []
+    for type_k, type_v in TYPE_PAIRS:
+        asked = replace(request, type_k=type_k, type_v=type_v)
+        plans = [plan(shape, replace(asked, ctx=ctx)) for ctx in STAGES]
+        rows.append((asked, plans, largest_context(shape, asked, money.budget.kv_budget_bytes)))
+    return rows
+
+
+def document(
+    header: Header,
+    shape: Geometry,
+    placement: WeightPlacement,
+    requests: list[ContextRequest],
+    plans: list[ContextPlan],
+    money: Money | None,
+) -> dict[str, Any]:
+    """Everything about one model: `plans` answer `requests`, the first of them at the top level."""
+    first = plans[0]
+    made: dict[str, Any] = {
+        "schema": "kvtui.budget/1",
+        "model": {
+            "path": header.path,
+            "arch": header.arch,
+            "name": header.name,
+            "quant": header.quant,
+            "n_layer": header.n_layer,
+            "n_ctx_train": header.n_ctx_train,
+            "weights_bytes": header.tensor_bytes,
+            "exactness": first.exactness,
+            "notes": [*shape.notes, *first.notes],
+        },
+        **_context(shape, requests[0], first),
+        "weights": {
+            "gpu_bytes": placement.gpu_bytes,
+            "host_bytes": placement.host_bytes,
+            "input_bytes": placement.input_bytes,
+            "output_bytes": placement.output_bytes,
+            "expert_bytes": placement.expert_bytes,
+            "offloaded": list(placement.offloaded),
+        },
+        "budget": _budget_document(shape, requests[0], first, money) if money else None,
+    }
+    if len(plans) > 1:
+        made["contexts"] = [_context(shape, r, p) for r, p in zip(requests, plans, strict=True)]
+    return made
+
+
+def _context(shape: Geometry, request: ContextRequest, made: ContextPlan) -> dict[str, Any]:
+    known = made.exactness != "unknown"
+    recurrent = made.recurrent
+    return {
+        "config": {
+            "ctx": request.ctx or shape.n_ctx_train,
+            "ubatch": request.n_ubatch,
+            "n_seq_max": request.n_seq_max,
+            "kv_unified": request.kv_unified,
+            "swa_full": request.swa_full,
+            "type_k": request.type_k,
+            "type_v": request.type_v,
+            "flash_attn": request.flash_attn,
+        },
+        "n_ctx": made.n_ctx,
+        "n_ctx_seq": made.n_ctx_seq,
+        "usable_per_slot": made.usable_per_slot,
+        "caches": [
+            {
+                "kind": c.kind, "layers": c.layers, "cells": c.cells, "streams": c.streams,
+                "type_k": c.type_k, "type_v": c.type_v,
+                "k_bytes": c.k_bytes, "v_bytes": c.v_bytes, "bytes": c.bytes,
+            }
+            for c in made.caches
+        ],
+        "recurrent": {
+            "r_bytes": recurrent.r_bytes, "s_bytes": recurrent.s_bytes,
+            "p_bytes": recurrent.p_bytes, "bytes": recurrent.bytes,
+        } if recurrent else None,
+        "state_bytes": made.state_bytes,
+        "kv_bytes": made.kv_bytes,
+        "conventional_kv_bytes": made.conventional_kv_bytes if known else None,
+        "refused": made.refused,
+    }  # fmt: skip
+
+
+def _budget_document(
+    shape: Geometry, request: ContextRequest, made: ContextPlan, money: Money
+) -> dict[str, Any]:
+    kv_bytes, terms = made.kv_bytes, money.budget
+    return {
+        "card": money.card,
+        "total_bytes": terms.total_bytes,
+        "total_source": money.total_source,
+        "reserve_bytes": terms.reserve_bytes,
+        "reserve_source": money.reserve_source,
+        "usable_bytes": terms.usable_bytes,
+        "weights_bytes": terms.weights_bytes,
+        "runtime_bytes": terms.runtime_bytes,
+        "runtime_source": "given" if terms.runtime_measured else "assumed",
+        "speculative_bytes": terms.speculative_bytes,
+        "margin_bytes": terms.margin_bytes,
+        "kv_budget_bytes": terms.kv_budget_bytes,
+        "fits": None if kv_bytes is None else terms.fits(kv_bytes),
+        "over_bytes": None if kv_bytes is None else max(0, terms.over_bytes(kv_bytes)),
+        "kv_types": [
+            {
+                "type_k": asked.type_k,
+                "type_v": asked.type_v,
+                "kv_bytes": {str(ctx): p.kv_bytes for ctx, p in zip(STAGES, plans, strict=True)},
+                "largest_ctx": largest.tokens,
+                "largest_ctx_by_memory": largest.by_memory,
+                "capped_at_n_ctx_train": largest.capped,
+                "refused": largest.refused,
+            }
+            for asked, plans, largest in pair_rows(shape, request, money)
+        ],
+    }
