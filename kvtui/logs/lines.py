@@ -62,16 +62,19 @@ class LineReader:
 
     def feed(self, data: bytes) -> Iterator[Line]:
         """The lines worth reading that `data` completes, as (number from 1, text)."""
-        end = data.rfind(b"\n")
-        if end < 0:
+        first = data.find(b"\n") + 1
+        if first == 0:
             self._keep(data)
             return
-        first = data.find(b"\n")
-        head = self._tail if self._overlong else self._tail + data[:first]
-        block = head[:LIMIT] + data[first : end + 1]
-        self._tail, self._overlong = b"", False
-        self._keep(data[end + 1 :])
-        yield from self._block(block)
+        if self._tail:
+            head = self._tail if self._overlong else self._tail + data[: first - 1]
+            self._tail, self._overlong = b"", False
+            yield from self._block(head[:LIMIT] + b"\n")
+        else:
+            first = 0
+        end = data.rfind(b"\n") + 1
+        self._keep(data[end:])
+        yield from self._block(_shortened(data[first:end]))
 
     def close(self) -> Iterator[Line]:
         """What is held back, and the last line, where the stream ended without a line break."""
@@ -85,7 +88,7 @@ class LineReader:
         """Read the start that is held back, because somebody asks for its facts now."""
         if self._held is None:
             return
-        block, self._held = bytes(self._held), None
+        block, self._held = bytes(self._held[: self._held.rfind(b"\n") + 1]), None
         counted, self.count = self.count, self._held_from
         self._begin()
         at = yield from self._whole(block, 0)
@@ -114,7 +117,7 @@ class LineReader:
         """Line by line until the start has settled; returns where it stopped."""
         while at < len(block):
             end = block.index(b"\n", at)
-            line = block[at : min(end, at + LIMIT)]
+            line = block[at:end]
             self.count += 1
             self._start_bytes += len(line) + 1
             self._whole_bytes += len(line) + 1
@@ -148,7 +151,7 @@ class LineReader:
                 self.count += block.count(b"\n", at)
                 return len(block)
             start, end = block.rfind(b"\n", 0, hit) + 1, block.index(b"\n", hit)
-            line = block[start : min(end, start + LIMIT)]
+            line = block[start:end]
             self.count += block.count(b"\n", at, start)
             for trigger in triggers:
                 if trigger in line:
@@ -156,8 +159,7 @@ class LineReader:
                     return start
             self.count += 1
             at = end + 1
-            if any(mark in line for mark in marks):
-                yield self.count, decode(line)
+            yield self.count, decode(line)
             for name, pos in found.items():
                 if 0 <= pos < at:
                     found[name] = block.find(name, at)
@@ -177,8 +179,6 @@ class LineReader:
         assert held is not None
         search = at if held else block.index(b"\n", at)
         again = block.find(self._held_by, search)
-        while again > 0 and again + len(self._held_by) > block.rfind(b"\n", 0, again) + 1 + LIMIT:
-            again = block.find(self._held_by, again + 1)
         end = len(block) if again < 0 else block.rfind(b"\n", 0, again) + 1
         if len(held) < HELD:
             held += block[at : min(end, at + HELD - len(held))]
@@ -188,6 +188,17 @@ class LineReader:
         return end
 
 
+def _shortened(block: bytes) -> bytes:
+    """`block` with every line cut at LIMIT bytes; as a rule none is longer, and that is found out in long steps."""
+    at = 0
+    while at + LIMIT < len(block):
+        last = block.rfind(b"\n", at, at + LIMIT + 1)
+        if last < 0:
+            return b"".join(line[:LIMIT] + b"\n" for line in block[:-1].split(b"\n"))
+        at = last + 1
+    return block
+
+
 def decode(line: bytes) -> str:
     """Bytes as text: broken UTF-8 becomes U+FFFD, and never raises."""
-    return line[:LIMIT].decode("utf-8", "replace")
+    return line.decode("utf-8", "replace")

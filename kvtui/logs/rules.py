@@ -4,34 +4,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from kvtui.logs.draft import Draft
 
 Action = Callable[[Draft, re.Match[str]], None]
 
 
-@dataclass(frozen=True, slots=True)
 class Rule:
     """`needle` is what makes skipping a line cheap; `action` runs on the first match of `pattern`.
 
-    `proves_engine` is False where other programs print the same.
+    `proves_engine` is False where other programs print the same. A pattern is compiled when its needle is
+    first met: one log meets few of them.
     """
 
-    needle: str
-    pattern: re.Pattern[str]
-    action: Action
-    proves_engine: bool = True
+    __slots__ = ("_compiled", "_pattern", "action", "needle", "proves_engine")
+
+    def __init__(self, needle: str, pattern: str, action: Action, *, proves_engine: bool = True) -> None:
+        self.needle = needle
+        self.action = action
+        self.proves_engine = proves_engine
+        self._pattern = pattern or re.escape(needle)
+        self._compiled: re.Pattern[str] | None = None
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """The first match in `text`."""
+        if self._compiled is None:
+            self._compiled = re.compile(self._pattern)
+        return self._compiled.search(text)
 
 
 def rule(needle: str, pattern: str, action: Action) -> Rule:
-    """A rule from the text of its pattern; an empty pattern means the needle alone decides."""
-    return Rule(needle, re.compile(pattern or re.escape(needle)), action)
+    """A rule whose line only an engine prints; an empty pattern means the needle alone decides."""
+    return Rule(needle, pattern, action)
 
 
 def weak(needle: str, pattern: str, action: Action) -> Rule:
     """A rule whose line any program may print: it means something only among an engine's lines."""
-    return Rule(needle, re.compile(pattern or re.escape(needle)), action, proves_engine=False)
+    return Rule(needle, pattern, action, proves_engine=False)
 
 
 Table = tuple[tuple[str, Rule], ...]
@@ -46,7 +55,7 @@ def apply(rules: Table, draft: Draft, text: str) -> bool:
     """Run every rule that matches `text`; True when one did that proves whose line it is."""
     hit = False
     for r in [r for needle, r in rules if needle in text]:
-        if match := r.pattern.search(text):
+        if match := r.search(text):
             r.action(draft, match)
             hit = hit or r.proves_engine
     return hit
