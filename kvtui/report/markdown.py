@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvtui.core.units import mib, signed_size, size, tokens
+from kvtui.core.units import signed_size, size, tokens
 from kvtui.gpu.samples import DeviceInfo
 from kvtui.procedure.steps import STEPS
 from kvtui.report import words
@@ -159,7 +159,7 @@ def _run_table(session: SessionFacts) -> list[str]:
                 words.speed(deepest.decode_tps if deepest else None),
                 words.seconds(deepest.first_token_s if deepest else None),
                 f"{deepest.depth:,}" if deepest else words.NOT_MEASURED,
-                words.measured(run.kv.proven, mib, words.NOT_PROVEN),
+                words.kv_bytes(run.kv.proven),
                 words.bytes_(run.memory.peak),
                 words.share(run.recall),
                 words.share(run.tasks),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvtui.core.findings import Finding
-from kvtui.core.units import MIB, mib, size
+from kvtui.core.units import MIB, size
 from kvtui.report import words
 from kvtui.report.escape import code, fence, table, text
 from kvtui.report.facts import SessionFacts
@@ -43,7 +43,7 @@ def _summary(session: SessionFacts, run: RunFacts, log_dir: str) -> list[str]:
         ("engine", text(_build(session, run))),
         ("context", words.context(run.context)),
         ("KV bytes", text(words.kv(run.kv))),
-        ("all-layers formula", words.measured(run.kv.conventional, mib, "no forecast")),
+        ("all-layers formula", words.kv_bytes(run.kv.conventional, "no forecast")),
         ("draft or MTP", _side_contexts(run)),
         ("spill to the host", _spill(run, on_host=started.device.kind == "host")),
         ("tokens of timed requests", _tokens(run)),
@@ -71,7 +71,7 @@ def _side_contexts(run: RunFacts) -> str:
         return words.NOT_PROVEN
     each = (
         f"{text(c.role)}: {words.count(c.n_ctx)} tokens, {text(c.kv_types or 'types not proven')}, "
-        f"{words.measured(c.kv_bytes, mib, words.NOT_PROVEN)}"
+        f"{words.kv_bytes(c.kv_bytes)}"
         for c in run.side_contexts
     )
     return "; ".join(each) or "none in the log"
@@ -81,7 +81,7 @@ def _spill(run: RunFacts, *, on_host: bool) -> str:
     spill = run.spill
     if on_host:
         return "does not apply: no GPU here"
-    kv = words.measured(spill.kv_host_bytes, mib, words.NOT_PROVEN)
+    kv = words.kv_bytes(spill.kv_host_bytes)
     layers = words.NOT_PROVEN if spill.layers_on_cpu is None else str(spill.layers_on_cpu)
     host = words.bytes_(run.memory.host_peak)
     return f"KV on the host: {kv}; layers on the CPU: {layers}; host memory at most {host}"
@@ -136,6 +136,10 @@ def _memory(run: RunFacts) -> list[str]:
         ("after warm-up", words.bytes_(points.after_warm_up)),
         ("peak in prefill", words.bytes_(points.peak_prefill)),
         ("peak in decode", words.bytes_(points.peak_decode)),
+        (
+            "highest of all" + (f", in {points.peak_phase}" if points.peak_phase else ""),
+            words.bytes_(points.peak),
+        ),
         ("at the peak: weights", words.bytes_(parts.weights)),
         ("at the peak: KV", words.bytes_(parts.kv)),
         ("at the peak: compute buffers", words.bytes_(parts.compute)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from kvtui.core.units import MIB, duration, mib, rate, signed_size, size, tokens
+from kvtui.core.units import MIB, duration, rate, signed_size, size, tokens
 from kvtui.procedure.steps import PURPOSES
 from kvtui.procedure.variables import BY_NAME
 from kvtui.report.run_facts import ContextSize, KvBytes, RunFacts
@@ -28,6 +28,11 @@ def count(value: int | None, missing: str = NOT_PROVEN) -> str:
 def bytes_(value: float | None) -> str:
     """A size in bytes."""
     return measured(value, size)
+
+
+def kv_bytes(value: float | None, missing: str = NOT_PROVEN) -> str:
+    """A KV size with the two decimals that the engine's log has."""
+    return measured(value, lambda n: f"{n / MIB:,.2f} MiB", missing)
 
 
 def speed(value: float | None) -> str:
@@ -94,10 +99,10 @@ def context(sizes: ContextSize) -> str:
 
 def kv(sizes: KvBytes) -> str:
     """Forecast against proven, with the difference."""
-    forecast = measured(sizes.forecast, mib, "none")
+    forecast = kv_bytes(sizes.forecast, "none")
     if sizes.forecast is not None and sizes.exactness:
         forecast = f"{forecast} ({sizes.exactness})"
-    proven = measured(sizes.proven, mib, NOT_PROVEN)
+    proven = kv_bytes(sizes.proven)
     if sizes.difference is None or sizes.rounding is None:
         return f"forecast {forecast}, proven {proven}"
     small = abs(sizes.difference) <= sizes.rounding

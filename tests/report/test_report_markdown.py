@@ -86,7 +86,7 @@ def test_every_run_is_in_the_table_with_what_it_changed_first() -> None:
         "micro-batch 512 → 256 (against run 5)",
     ]
     assert rows[5][2:] == [
-        *("`q8_0/q8_0`", "48K", "690 t/s", "19.7 t/s", "1:08", "47,104", "3,264 MiB", "14.64 GiB"),
+        *("`q8_0/q8_0`", "48K", "690 t/s", "19.7 t/s", "1:08", "47,104", "3,264.00 MiB", "14.64 GiB"),
         *("4 of 5", "7 of 8", "ok"),
     ]
     assert rows[4][-1] == "failed: out of memory in prefill at 40,960 tokens"
@@ -116,8 +116,8 @@ def test_requested_against_actual_with_the_line_that_proves_it() -> None:
 
 
 def test_forecast_against_proven_with_the_difference() -> None:
-    exact = "| KV bytes | forecast 3,264 MiB (exact), proven 3,264 MiB, difference none beyond the log's rounding |"
-    assert exact in render(sample.state())
+    exact = "| KV bytes | forecast 3,264.00 MiB (exact), proven 3,264.00 MiB, difference none"
+    assert f"{exact} beyond the log's rounding |" in render(sample.state())
     state = sample.state()
     forecast = states.run(state, 6).forecast
     assert forecast is not None
@@ -216,6 +216,19 @@ def test_a_box_without_a_gpu_says_what_stands_in() -> None:
 def test_a_resumed_session_says_so() -> None:
     assert "resumed 2 times" in render(replace(sample.state(), resumed=2))
     assert "resumed" not in render(sample.state())
+
+
+def test_memory_at_each_point_of_a_run() -> None:
+    report = render(sample.state()).split("### Run 6")[1]
+    rows = _rows(report[report.index("| memory (every 0.1 s, process) |") :].split("\n\n")[0])
+    assert rows[:6] == [
+        ["before, held by others", "611.0 MiB"],
+        ["after load", "14.55 GiB"],
+        ["after warm-up", "14.55 GiB"],
+        ["peak in prefill", "14.64 GiB"],
+        ["peak in decode", "14.57 GiB"],
+        ["highest of all, in prefill", "14.64 GiB"],
+    ]
 
 
 def test_concurrency_is_a_table_of_its_own() -> None:
