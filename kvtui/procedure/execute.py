@@ -155,12 +155,8 @@ class Execution:
         self._engine_s += load_s
         from kvtui.engines.client import EngineClient
 
-        with ExitStack() as stack:
-
-            def another() -> Timed:
-                return Timed(stack.enter_context(EngineClient(running.base_url)), sampler, self.cancel)
-
-            asking = another()
+        with EngineClient(running.base_url) as client:
+            asking = Timed(client, sampler, self.cancel)
             meter.say("warm-up")
             self._warm_up(asking)
             self._tell(ev.EngineReady(now(), self.number, load_s, running.facts()))
@@ -170,7 +166,7 @@ class Execution:
                     self.sit,
                     self.launch,
                     self.number,
-                    Bench(asking, another, usable, meter, self._tell, self.cancel),
+                    Bench(asking, usable, meter, self._tell, self.cancel),
                 )
             finally:
                 self._engine_s += asking.engine_s

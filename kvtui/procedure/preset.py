@@ -32,7 +32,8 @@ class Preset:
 
     Contexts are whole contexts (`-c`), which the engine divides by `n_parallel` unless `kv_unified`.
     `stages` ascend and end at or above `target_context`. `max_per_request` and `max_live_tokens` (multi-user)
-    are prompt and answer together, of one request and of all in work. None: no limit, or measured (`reserve_gib`).
+    are prompt and answer together, of one request and of all in work. `min_recall` is the share of the facts
+    recalled at the baseline that must still be recalled. None: no limit, or measured (`reserve_gib`).
     """
 
     name: str
@@ -61,6 +62,7 @@ class Preset:
     prefix_reuse: bool
     cache_ram_mib: int
     transients: Transients
+    min_recall: float = 0.75
 
 
 def load_preset(name_or_path: str) -> Preset:

@@ -108,6 +108,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "limits": {
         "min_decode_tps": Key("min_decode_tps", *number(0.1, 10_000), None),
         "min_prompt_tps": Key("min_prompt_tps", *number(0.1, 1_000_000), None),
+        "min_recall": Key("min_recall", *number(0.0, 1.0), 0.75),
         "max_per_request": Key("max_per_request", *_CONTEXT, None),
         "max_live_tokens": Key("max_live_tokens", *_CONTEXT, None),
     },

@@ -21,10 +21,9 @@ from kvtui.session.store import now
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A running engine with everything a probe needs. `ask` serves one thread; `another` makes one for a further."""
+    """A running engine with everything a probe needs. `usable` is what one slot may use, in tokens."""
 
     ask: Asking
-    another: Callable[[], Asking]
     usable: int
     meter: ProgressMeter
     record: Callable[[ev.Event], None]
@@ -82,7 +81,7 @@ def _concurrency(sit: Situation, launch: Launch, number: int, bench: Bench, styl
         share = min(share, plan.max_per_request)
     bench.meter.say(f"{n} requests at the same time")
     result = measure_concurrency(
-        bench.another, style, n, deepest(share, plan.decode_tokens), plan.decode_tokens, cancel=bench.cancel
+        bench.ask, style, n, deepest(share, plan.decode_tokens), plan.decode_tokens, cancel=bench.cancel
     )
     bench.record(ev.ConcurrencyMeasured(now(), number, result))
     bench.meter.job_done()

@@ -43,6 +43,9 @@ def next_action(sit: Situation) -> Action:
     found = quality(sit.state, run)
     if found is not None and found.regressed:
         return Close(3, "failed", f"{pair} loses {', '.join(found.regressed)}; later steps keep f16 KV")
+    holds = sit.stable(run)
+    if holds.trouble == "recall":
+        return Close(3, "failed", f"{pair}: {holds.why}; later steps keep f16 KV")
     return Close(3, "passed", summary(sit, run))
 
 
@@ -101,4 +104,8 @@ def summary(sit: Situation, run: RunRecord) -> str:
     found = quality(sit.state, run)
     if found is not None:
         parts.append(f"{found.identical} of {found.total} outputs identical, no verdict lost")
+        if found.recall_found is not None and found.baseline_recall_found is not None:
+            parts.append(
+                f"recall {found.recall_found} of {found.recall_total} ({found.baseline_recall_found} at f16)"
+            )
     return ", ".join(parts)

@@ -182,7 +182,19 @@ def _climb_on(sit: Situation, run: RunRecord) -> Action | None:
     return None
 
 
+_NOT_MEMORY: dict[Cause, str] = {
+    "speed": "decode speed is what ends the climb, and no memory lever raises it",
+    "recall": "recall is what ends the climb, and no memory lever brings it back",
+    "quality": "quality is what ends the climb, and no memory lever brings it back",
+}
+
+
 def _give_up(sit: Situation, trouble: _Trouble) -> Close:
+    """The end of the step with trouble that nothing here cures."""
+    if trouble.cause in _NOT_MEMORY:
+        measured = _measured(sit)
+        text = "; ".join([f"{tokens(trouble.config.n_ctx)}: {_NOT_MEMORY[trouble.cause]}", *measured])
+        return Close(5, "passed" if measured else "not-needed", text)
     best = highest_stable(sit)
     holds = f"{tokens(best.config.n_ctx)} is what holds" if best is not None else "no context holds"
     wanted = tokens(trouble.beyond or trouble.config.n_ctx)
@@ -247,11 +259,21 @@ def _reserve(sit: Situation, best: RunRecord) -> Action | None:
 
 
 def _nothing_to_do(sit: Situation) -> Close:
-    tried = [r for r in (*sit.runs("transient"), *sit.runs("concurrency")) if r.step == 5]
-    if not tried:
+    measured = _measured(sit)
+    if not measured:
         return Close(5, "not-needed", "nothing failed, so there is nothing to change")
+    good = any(sit.stable(r).ok for r in _tried(sit))
+    return Close(5, "passed" if good else "failed", "; ".join(measured))
+
+
+def _tried(sit: Situation) -> tuple[RunRecord, ...]:
+    return tuple(r for r in (*sit.runs("transient"), *sit.runs("concurrency")) if r.step == 5)
+
+
+def _measured(sit: Situation) -> list[str]:
+    """What the runs of this step showed, in words."""
     parts = []
-    for run in tried:
+    for run in _tried(sit):
         holds = sit.stable(run)
         if run.purpose == "concurrency":
             verdict = "hold" if holds.ok else f"do not hold: {holds.why}"
@@ -260,8 +282,7 @@ def _nothing_to_do(sit: Situation) -> Close:
             parts.append(_reserve_text(sit, run))
         elif holds.ok and run.change is not None:
             parts.append(f"{tokens(run.config.n_ctx)} holds with {run.change.option} {run.change.after}")
-    good = any(sit.stable(r).ok for r in tried)
-    return Close(5, "passed" if good else "failed", "; ".join(parts))
+    return parts
 
 
 def _reserve_text(sit: Situation, run: RunRecord) -> str:

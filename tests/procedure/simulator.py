@@ -59,6 +59,8 @@ class Card:
     fails_at_baseline: bool = False
     decode_tps: Callable[[int], float] = field(default=lambda depth: 50.0 / (1 + depth / 65536))
     recall_limit: int = 1 << 30
+    recall_lost_at: frozenset[str] = frozenset()
+    """Types of keys at which nothing is recalled."""
     offloaded: tuple[int, int] = (33, 33)
     hide_kv_lines: bool = False
     fails_above_slots: int = 1 << 10
@@ -314,7 +316,7 @@ class Outcome:
         return SpeedResult(depth, 1000.0, tps, 1.0, (timing,))
 
     def _recall(self, depth: int) -> RecallResult:
-        good = depth <= self.card.recall_limit
+        good = depth <= self.card.recall_limit and self.actual.type_k not in self.card.recall_lost_at
         needles = tuple(
             NeedleResult(p, 0, "k", "v", "v" if good else "", good) for p in (0.02, 0.25, 0.5, 0.75, 0.98)
         )

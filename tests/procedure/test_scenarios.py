@@ -138,6 +138,14 @@ def test_recall_that_breaks_with_depth_ends_the_climb() -> None:
     assert "recall" in state.steps[3].summary
 
 
+def test_recall_lost_to_quantized_kv_at_the_same_depth_keeps_f16() -> None:
+    card = replace(ROOMY, recall_lost_at=frozenset({"q8_0"}))
+    state, launches = play(card, stages=(32768,), target_context=32768)
+    assert state.steps[2].outcome == "failed"
+    assert "recall at" in state.steps[2].summary
+    assert {x.config.kv_types for x in launches if x.purpose == "stage"} == {"f16/f16"}
+
+
 def test_several_requests_are_tried_and_halved_until_they_hold() -> None:
     card = replace(ROOMY, fails_above_slots=2)
     state, launches = play(card, preset="multi-user", n_parallel=4, stages=(32768,), target_context=32768)
