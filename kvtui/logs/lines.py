@@ -17,7 +17,7 @@ SETTLES = 256 << 10
 """Bytes of a start that are read line by line at least, even where it has settled before."""
 LONGEST_START = 4 << 20
 """Bytes after which a start that never settles is read by marks alone."""
-READ_WHOLE = 2 << 20
+READ_WHOLE = 1 << 20
 """Bytes of starts that are read at once; later starts are held back."""
 EARLY = 16 << 20
 HELD = 1 << 20
