@@ -11,7 +11,7 @@ INTRO = """# Architectures
 
 What `kvtui budget` knows of each architecture of llama.cpp b11434: the value of `general.architecture` in a model
 file, and what a context of it keeps. Figures for these are *exact*: the engine's own rule is applied to the
-file's own metadata. For 126 of them, contexts of small models were created by that engine, with and without
+file's own metadata. For 147 of them, contexts of small models were created by that engine, with and without
 patterns in the file, deep and shallow, and every cache agreed to the last digit printed (`tests/model/data`).
 
 An architecture that is not in this table comes out as *approximate* (taken for full attention in every layer), or

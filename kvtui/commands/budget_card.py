@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,8 @@ from kvtui.model.budget import Assumptions, Budget, budget
 ASSUMED_RUNTIME_GIB = 1.2  # CUDA context, compute and graph buffers of a mid-size model at -ub 512
 DEFAULT_MARGIN_GIB = 1.0
 NVML_LIMIT_S = 2.0  # a driver that hangs must not hang a command that reads a file
+
+DRIVER_FILES = ("/dev/nvidiactl", "/dev/dxg")  # the driver on Linux, the bridge to it in WSL
 
 ReserveSource = Literal["given", "measured", "not measured"]
 
@@ -58,6 +61,9 @@ def money_for(args: argparse.Namespace, card: Card, weights_gpu_bytes: int) -> M
 
 
 def _first_gpu() -> Card | None:
+    # NVML's bindings take longer to import than everything else here together.
+    if not any(os.path.exists(path) for path in DRIVER_FILES):
+        return None
     from kvtui.gpu.nvml import GpuLost, NvmlMissing, open_nvml
 
     try:

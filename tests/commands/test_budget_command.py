@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kvtui.cli import main
+from kvtui.commands import budget_card
 from kvtui.gpu import nvml
 from kvtui.gpu.nvml import DeviceMemory, NvmlMissing
 from kvtui.gpu.samples import DeviceInfo
@@ -23,10 +24,7 @@ GEMMA = {
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(_limit_s: float) -> None:
-        raise NvmlMissing("none in this test")
-
-    monkeypatch.setattr(nvml, "open_nvml", missing)
+    monkeypatch.setattr(budget_card, "DRIVER_FILES", ())
 
 
 @pytest.fixture
@@ -121,6 +119,7 @@ def test_the_first_gpu_stands_in_for_vram(
             return DeviceMemory(16 << 30, 700 << 20)
 
     monkeypatch.setattr(nvml, "open_nvml", lambda _limit_s: Driver())
+    monkeypatch.setattr(budget_card, "DRIVER_FILES", (gemma,))
     _, made = document(capsys, gemma, "-c", "32768")
     money = made["budget"]
     assert (money["card"], money["total_source"], money["reserve_source"]) == (
@@ -133,6 +132,17 @@ def test_the_first_gpu_stands_in_for_vram(
     page = capsys.readouterr().out
     assert "Some GPU 16 GB" in page
     assert "700.0 MiB (measured)" in page
+
+
+def test_a_driver_that_does_not_answer_is_no_card(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, gemma: str
+) -> None:
+    def missing(_limit_s: float) -> None:
+        raise NvmlMissing("the driver does not answer")
+
+    monkeypatch.setattr(nvml, "open_nvml", missing)
+    monkeypatch.setattr(budget_card, "DRIVER_FILES", (gemma,))
+    assert document(capsys, gemma)[1]["budget"] is None
 
 
 def test_folder(capsys: pytest.CaptureFixture[str], gemma: str, tmp_path: Path) -> None:

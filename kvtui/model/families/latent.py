@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kvtui.model.families.arch import Arch
-from kvtui.model.layout import Layout, Rejected, Undetermined
+from kvtui.model.layout import Layout, Rejected
 from kvtui.model.memory import attention, attention_caches, cache, narrow, trunk
-from kvtui.model.shapes import CacheShape, Memory
+from kvtui.model.shapes import CacheShape, LayerWidth, Memory
 
 # GLM-5.2: indexers in layers 0 to 2, then in every 4th; the table of the engine ends with layer 77.
 _GLM_5_2_LAYERS = 78
@@ -89,14 +89,17 @@ def _dots3note(layout: Layout) -> None:
         raise Rejected("dots3note.attention.indexer.types is missing")
     full = [v != 0 for v in types[: layout.n_layer_all]]
     layout.indexer_full = full + [False] * (layout.n_layer_all - len(full))
-    if any(f and s for f, s in zip(layout.indexer_full, layout.swa, strict=True)):
-        raise Undetermined("a sliding layer with an indexer of its own")
 
 
 def _dots3note_memory(layout: Layout) -> Memory:
-    return Memory(
-        (*attention_caches(layout, trunk(layout)), _indexer_cache(layout)), equal_types=layout.latent
+    # A sliding layer with an indexer keeps rows of its own key length: the engine sets that of full layers only.
+    layers = tuple(
+        LayerWidth(i, layout.head_k_swa if layout.swa[i] else layout.indexer_head, 0)
+        for i in range(layout.n_layer)
+        if layout.indexer_full[i]
     )
+    caches = (*attention_caches(layout, trunk(layout)), CacheShape("indexer", layers))
+    return Memory(caches, equal_types=layout.latent)
 
 
 def _minimax_m3(layout: Layout) -> None:
