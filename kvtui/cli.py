@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 
@@ -61,6 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run kvtui with `argv` (without the program's name); returns the exit status."""
     from kvtui.commands.output import err
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     arguments = list(sys.argv[1:] if argv is None else argv)
     args = _parse(arguments)
     command = args.command or "open"

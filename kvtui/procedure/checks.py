@@ -13,6 +13,9 @@ from kvtui.logs.facts import CacheFacts, ContextFacts, EngineFacts
 from kvtui.session.records import SettingCheck
 from kvtui.session.state import RunRecord
 
+# A graph that runs where its layers are has one split per device and one for the host's embedding.
+MOST_SPLITS = 8
+
 Check = Callable[[RunConfig, EngineFacts], SettingCheck | None]
 
 
@@ -138,11 +141,32 @@ def _flash_attention(config: RunConfig, facts: EngineFacts) -> SettingCheck | No
     actual = "on" if main.flash_attn == "enabled" else "off"
     line = main.lines.get("flash_attn")
     if config.flash_attn == "auto":
-        return _row("flash attention", "auto", actual, line, "decided by the engine", same=True)
-    note = ""
-    if actual == "on" and (main.graph_splits or 0) > 8:
-        note = f"{main.graph_splits} graph splits: it may be computed on the CPU"
-    return _row("flash attention", config.flash_attn, actual, line, note)
+        return _row("flash attention", "auto", actual, line, "decided by the engine's own probe", same=True)
+    if config.flash_attn == "off" or actual == "off":
+        return _row("flash attention", config.flash_attn, actual, line)
+    return _taken_as_asked(main, facts, line)
+
+
+def _taken_as_asked(main: ContextFacts, facts: EngineFacts, line: int | None) -> SettingCheck:
+    """`-fa on` is taken without a probe: where it is computed shows only in the splits of the graph."""
+    splits = main.graph_splits
+    if splits is None:
+        return _row(
+            "flash attention", "on", None, None, "taken without a probe, and the log shows no graph splits"
+        )
+    if splits <= MOST_SPLITS:
+        at = main.lines.get("graph_splits", line)
+        return _row(
+            "flash attention", "on", "on", at, f"{splits} graph splits: computed where the layers are"
+        )
+    if facts.offloaded is not None and facts.offloaded[0] < facts.offloaded[1]:
+        return _row(
+            "flash attention", "on", None, None, f"{splits} graph splits, layers on the CPU among them"
+        )
+    note = f"{splits} graph splits: it is probably computed on the CPU"
+    return SettingCheck(
+        "flash attention", "on", "on CPU?", "differs", main.lines.get("graph_splits", line), note
+    )
 
 
 def _n_batch(config: RunConfig, facts: EngineFacts) -> SettingCheck | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
-from kvtui.core.errors import Cancelled, KvtuiError
+from kvtui.core.errors import Cancelled, KvtuiError, SessionError
 from kvtui.engines.base import Engine, Running, StartProgress
+from kvtui.gpu.host import process_started
 from kvtui.gpu.sampler import Sampler
 from kvtui.gpu.samples import MemoryRecord, Phase
 from kvtui.gpu.source import open_source
@@ -130,19 +131,23 @@ class Execution:
         try:
             self._pause(BASELINE_S)
             sampler.phase("load")
-            running = self.engine.launch(
-                self.launch.config, self.store.log_path(self.number), self.observer.log
-            )
+            log = self.store.log_path(self.number)
+            running = self.engine.launch(self.launch.config, log, self.observer.log)
             sampler.set_engine(running.pid)
             self._tell(
-                ev.EngineLaunched(now(), self.number, running.pid, _started(running.pid), running.base_url)
+                ev.EngineLaunched(
+                    at=now(),
+                    run=self.number,
+                    pid=running.pid,
+                    started=process_started(running.pid) or 0.0,
+                    url=running.base_url,
+                    log=str(log.relative_to(self.store.folder)),
+                )
             )
             self._ask(running, sampler)
+        except SessionError:
+            raise
         except (KvtuiError, Cancelled) as error:
-            from kvtui.core.errors import SessionError
-
-            if isinstance(error, SessionError):
-                raise
             return error, running
         finally:
             if running is not None:
@@ -230,8 +235,6 @@ class Execution:
         self._tell(finished)
 
     def _judged(self, finished: ev.RunFinished, error: KvtuiError | None) -> ev.RunFinished:
-        from dataclasses import replace
-
         state = self.store.state
         run = state.run(self.number)
         assert run is not None
@@ -253,9 +256,3 @@ def jobs_of(launch: Launch) -> int:
 
 def _loading(progress: StartProgress) -> str:
     return f"loading: {progress.stage}, {progress.seconds:.0f} s"
-
-
-def _started(pid: int) -> float:
-    from kvtui.gpu.host import process_started
-
-    return process_started(pid) or 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from kvtui.core.findings import Finding
 from kvtui.core.units import MIB, size
 from kvtui.report import words
@@ -51,7 +53,7 @@ def _summary(session: SessionFacts, run: RunFacts, log_dir: str) -> list[str]:
         ("sampling", f"temperature {record.temperature:g}, seed {record.seed}"),
         ("time", f"load {words.seconds(record.load_s)}, whole run {words.seconds(record.wall_s or None)}"),
         ("from, to", f"{code(record.started_at)}, {code(record.finished_at or 'not ended')}"),
-        ("raw log", code(f"{log_dir}/run-{record.number:02d}.log")),
+        ("raw log", code(f"{log_dir}/{PurePosixPath(record.log).name}") if record.log else "none"),
     ]
     if record.exit_code is not None:
         rows.insert(2, ("exit status of the engine", str(record.exit_code)))

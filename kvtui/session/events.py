@@ -114,12 +114,14 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class EngineLaunched(Event):
-    """The engine's process exists. `started` (seconds since the epoch) tells it from a later process `pid`."""
+    """The engine's process exists. `started` (seconds since the epoch) tells it from a later process `pid`; `log`
+    is the file of its output in the session's folder."""
 
     run: int
     pid: int
     started: float
     url: str
+    log: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ class RunRecord:
     seed: int = 0
     temperature: float = 0.0
     subject: str = ""
+    log: str = ""
 
     @property
     def counts(self) -> bool:
@@ -196,7 +197,7 @@ def _(event: ev.RunStarted, state: SessionState) -> SessionState:
 
 @apply.register
 def _(event: ev.EngineLaunched, state: SessionState) -> SessionState:
-    return _edit(state, event.run, pid=event.pid, pid_started=event.started)
+    return _edit(state, event.run, pid=event.pid, pid_started=event.started, log=event.log)
 
 
 @apply.register

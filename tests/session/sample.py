@@ -189,7 +189,12 @@ def _run(
         subject=SUBJECTS[number],
     )
     yield ev.EngineLaunched(
-        tick(), number, 40_000 + number, 1_764_408_600.0 + number, "http://127.0.0.1:18080"
+        at=tick(),
+        run=number,
+        pid=40_000 + number,
+        started=1_764_408_600.0 + number,
+        url="http://127.0.0.1:18080",
+        log=f"logs/run-{number:02d}.log",
     )
     yield ev.EngineReady(tick(9.4), number, 9.4, log)
     for result in measured:
