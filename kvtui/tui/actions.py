@@ -9,7 +9,7 @@ from kvtui.tui.lines import EMPTY, Line, Span, fit, line, width_of
 
 EVERYWHERE = "everywhere"
 DETAIL = "detail"
-INNER = (DETAIL, "report", "form", "list", "dialog", "confirm")
+INNER = (DETAIL, "report", "form", "list", "dialog", "confirm", "opening")
 
 
 @dataclass(frozen=True, slots=True)

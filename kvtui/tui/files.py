@@ -6,14 +6,17 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 from textual.message_pump import MessagePump
 
 from kvtui.core.errors import KvtuiError
 from kvtui.core.text import clean
-from kvtui.session.state import RunRecord
 from kvtui.tui.messages import Loaded
+
+if TYPE_CHECKING:
+    from kvtui.session.state import RunRecord
 
 MAX_LOG_BYTES = 8 << 20
 

@@ -1,6 +1,6 @@
 """Lines of toned text: what every view produces and every widget draws. Plain values, no widget, no markup.
 
-A tone names a meaning (`good`, `dim`, `weights`), several are joined by blanks; colours are the style sheet's.
+A tone names a meaning (`good`, `dim`, `weights`), several are joined by blanks; colours are those of `kvtui.tui.tones`.
 """
 
 from __future__ import annotations
@@ -10,25 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kvtui.core.text import clip, width
-
-TONES = (
-    "dim",
-    "strong",
-    "good",
-    "bad",
-    "warn",
-    "accent",
-    "key",
-    "title",
-    "rule",
-    "cursor",
-    "others",
-    "weights",
-    "kv",
-    "compute",
-    "other",
-    "free",
-)
 
 
 class Span(NamedTuple):

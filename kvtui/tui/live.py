@@ -1,4 +1,7 @@
-"""What the screen knows: the session's state, and what is never recorded (progress, samples, log, questions)."""
+"""What the screen knows: the session's state, and what is never recorded (progress, samples, log, questions).
+
+The session's modules are imported when there is a session: the first paint does not wait for them.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kvtui.gpu.samples import Phase, Sample
-from kvtui.procedure.live import Progress
-from kvtui.session.events import Event, RunStarted
-from kvtui.session.records import Recommendation
-from kvtui.session.state import RunRecord, SessionState
+if TYPE_CHECKING:
+    from kvtui.gpu.samples import Phase, Sample
+    from kvtui.procedure.live import Progress
+    from kvtui.session.events import Event
+    from kvtui.session.records import Recommendation
+    from kvtui.session.state import RunRecord, SessionState
 
 LOG_LINES = 5000
 BUCKETS = 512
@@ -127,6 +132,8 @@ class Live:
 
     def take_events(self, events: Sequence[Event], state: SessionState) -> None:
         """Follow the session; a run that begins starts a new chart and a new log."""
+        from kvtui.session.events import RunStarted
+
         first, self.state = self.state is None, state
         if first:
             self.trace = trace_of(self.run, self.host)

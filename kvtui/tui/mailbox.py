@@ -6,13 +6,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kvtui.gpu.samples import Sample
-from kvtui.procedure.live import Progress
-from kvtui.session.events import Event
-from kvtui.session.records import Recommendation
-from kvtui.session.state import SessionState
 from kvtui.tui.live import LOG_LINES
+
+if TYPE_CHECKING:
+    from kvtui.gpu.samples import Sample
+    from kvtui.procedure.live import Progress
+    from kvtui.session.events import Event
+    from kvtui.session.records import Recommendation
+    from kvtui.session.state import SessionState
 
 MAX_SAMPLES = 4096
 

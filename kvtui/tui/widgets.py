@@ -1,8 +1,9 @@
-"""The three widgets that draw lines: a panel, the same with a scroll, and a footer that names the keys."""
+"""The two widgets that draw lines: as they are, and with a scroll."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from rich.style import Style
 from textual.geometry import Region, Size
@@ -11,15 +12,15 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kvtui.tui import render
-from kvtui.tui.lines import EMPTY, TONES, Line, changed_cells
+from kvtui.tui.lines import EMPTY, Line, changed_cells
 
-TONE_CLASSES = {f"tone--{tone}" for tone in TONES}
+if TYPE_CHECKING:
+    from kvtui.tui.app import KvtuiApp
 
 
 class Lines(Widget):
     """Draws lines as they are. Only cells that differ from what is on the screen are written again."""
 
-    COMPONENT_CLASSES = TONE_CLASSES
     ALLOW_SELECT = False
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -42,16 +43,12 @@ class Lines(Widget):
     def render_line(self, y: int) -> Strip:
         """See Widget."""
         content = self._lines[y] if y < len(self._lines) else EMPTY
-        return render.strip(content, self.size.width, self._style)
-
-    def _style(self, tone: str) -> Style:
-        return tone_style(self, tone)
+        return render.strip(content, self.size.width, styler(self))
 
 
 class ScrollLines(ScrollView):
     """Lines that may be more than fit; `follow` keeps the last one in sight until the operator scrolls up."""
 
-    COMPONENT_CLASSES = TONE_CLASSES
     ALLOW_SELECT = False
     can_focus = True
 
@@ -81,15 +78,11 @@ class ScrollLines(ScrollView):
         """See Widget."""
         row = y + self.scroll_offset.y
         content = self._lines[row] if row < len(self._lines) else EMPTY
-        return render.strip(content, self.scrollable_content_region.width, self._style)
-
-    def _style(self, tone: str) -> Style:
-        return tone_style(self, tone)
+        return render.strip(content, self.scrollable_content_region.width, styler(self))
 
 
-def tone_style(widget: Widget, tone: str) -> Style:
-    """The style of a tone in the widget's style sheet; several tones add up."""
-    style = widget.rich_style
-    for name in tone.split():
-        style += widget.get_component_rich_style(f"tone--{name}", partial=True)
-    return style
+def styler(widget: Widget) -> Callable[[str], Style]:
+    """Tone -> style on the widget's own background."""
+    base = widget.rich_style
+    palette = cast("KvtuiApp", widget.app).palette
+    return lambda tone: base + palette.style(tone)

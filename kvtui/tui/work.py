@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from kvtui.core.errors import Cancelled, KvtuiError
 from kvtui.core.text import clean
-from kvtui.session.events import Decided
-from kvtui.session.records import Recommendation
-from kvtui.session.state import SessionState
 from kvtui.tui.mailbox import Mailbox
 
 if TYPE_CHECKING:
     from kvtui.procedure.tune import Tuning
+    from kvtui.session.events import Decided
+    from kvtui.session.records import Recommendation
+    from kvtui.session.state import SessionState
 
 Job = Callable[[Callable[[str], None]], "Tuning"]
 

@@ -9,12 +9,14 @@ from kvtui.tui.screens.base import bindings
 from kvtui.tui.screens.details import DetailScreen, TextScreen
 from kvtui.tui.screens.dialogs import ConfirmDialog, ReasonDialog
 from kvtui.tui.screens.form import TuneScreen
+from kvtui.tui.screens.opening import OpeningScreen
 from kvtui.tui.screens.procedure import ProcedureScreen
 from kvtui.tui.screens.start import SessionsScreen, StartScreen
 
 SCREENS = {
     "procedure": ProcedureScreen,
     "detail": DetailScreen,
+    "opening": OpeningScreen,
     "report": TextScreen,
     "form": TuneScreen,
     "list": SessionsScreen,

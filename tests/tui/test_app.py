@@ -32,7 +32,7 @@ def app_on(root: Path, pace: float = 0.0, *, unattended: bool = False, **kw: Any
 
 
 def asked(app: KvtuiApp) -> Callable[[], bool]:
-    return lambda: app.live.question is not None
+    return lambda: app.live.question is not None and isinstance(app.screen, ProcedureScreen)
 
 
 async def test_accepting_everything_leads_to_the_verdict_and_the_report(tmp_path: Path) -> None:
