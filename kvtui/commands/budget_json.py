@@ -8,6 +8,7 @@ from typing import Any
 from kvtui.commands.budget_card import Money
 from kvtui.model.budget import LargestContext, largest_context
 from kvtui.model.context import ContextPlan, ContextRequest, plan
+from kvtui.model.extras import extras
 from kvtui.model.geometry import Geometry
 from kvtui.model.header import Header
 from kvtui.model.weights import WeightPlacement
@@ -60,6 +61,10 @@ def document(
             "expert_bytes": placement.expert_bytes,
             "offloaded": list(placement.offloaded),
         },
+        "not_counted": [
+            {"name": e.name, "place": e.place, "bytes": e.n_bytes, "why": e.why}
+            for e in extras(shape, requests[0], first)
+        ],
         "budget": _budget_document(shape, requests[0], first, money) if money else None,
     }
     if len(plans) > 1:

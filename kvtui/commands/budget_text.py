@@ -10,7 +10,8 @@ from kvtui.core.units import size, tokens
 from kvtui.model.budget import LargestContext
 from kvtui.model.cache_types import CACHE_TYPES
 from kvtui.model.context import ContextPlan, ContextRequest
-from kvtui.model.geometry import CacheShape, Geometry
+from kvtui.model.extras import extras
+from kvtui.model.geometry import Geometry
 from kvtui.model.header import Header
 from kvtui.model.weights import WeightPlacement
 
@@ -36,6 +37,7 @@ def text(
         lines += ["", *_context(shape, request, made)]
     if money is not None:
         lines += ["", *_bar(money, rows[0][1]), "", *_pairs(pairs)]
+    lines += ["", *_extras(shape, *rows[0])]
     lines += [_prose(f"note: {note}") for note in shape.notes]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -86,10 +88,6 @@ def _context(shape: Geometry, request: ContextRequest, made: ContextPlan) -> lis
     lines.append(f"KV       {size(made.kv_bytes or 0)} ({made.exactness})")
     lines += _formula(shape, made)
     lines += [_prose(f"note: {note}") for note in made.notes]
-    scratch = _scratch(shape, made)
-    if scratch:
-        text = f"note: recent CUDA builds add up to {size(scratch)} of f16 scratch to the compute buffer"
-        lines.append(_prose(f"{text} for a quantized cache"))
     return lines
 
 
@@ -148,18 +146,13 @@ def _why(shape: Geometry) -> str:
     return ", ".join(reasons) or "cells are padded"
 
 
-def _scratch(shape: Geometry, made: ContextPlan) -> int:
-    """The f16 copy of one layer's whole K and V that flash attention on CUDA makes of a quantized cache."""
-    largest = 0
-    for cache, planned in zip(shape.caches, made.caches, strict=True):
-        if any(CACHE_TYPES[name].block > 1 for name in (planned.type_k, planned.type_v)):
-            width = max((layer.k + layer.v for layer in cache.layers), default=0)
-            largest = max(largest, _scratch_bytes(cache, planned.cells * planned.streams, width))
-    return largest
-
-
-def _scratch_bytes(cache: CacheShape, cells: int, width: int) -> int:
-    return 0 if cache.kind == "indexer" else cells * width * 2
+def _extras(shape: Geometry, request: ContextRequest, made: ContextPlan) -> list[str]:
+    """What no figure above contains."""
+    lines = []
+    for extra in extras(shape, request, made):
+        amount = "unknown" if extra.n_bytes is None else f"up to {size(extra.n_bytes)}"
+        lines.append(_prose(f"  {extra.name:<13} {extra.place}  {amount}: {extra.why}", 22))
+    return ["not counted", *lines] if lines else []
 
 
 def _bar(money: Money, made: ContextPlan) -> list[str]:

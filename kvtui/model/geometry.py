@@ -9,7 +9,7 @@ from kvtui.model.families.arch import Arch
 from kvtui.model.header import Header
 from kvtui.model.layout import Layout, Rejected, Undetermined, base_layout
 from kvtui.model.memory import attention
-from kvtui.model.shapes import CacheShape, Exactness, Memory, RecurrentShape, StateShape
+from kvtui.model.shapes import CacheShape, Exactness, LayerWidth, Memory, RecurrentShape, StateShape
 
 __all__ = ["CacheShape", "Exactness", "Geometry", "RecurrentShape", "StateShape", "geometry"]
 
@@ -20,7 +20,8 @@ class Geometry:
 
     `exactness` is `exact` where the engine's own rule for the architecture was applied, `approximate` where an
     unknown architecture was taken for full attention, `unknown` where nothing can be said; `notes` give the
-    reasons. `heads` are the K and V head lengths of each trunk layer. `conventional_k`/`_v` are the values per
+    reasons. `heads` are the K and V head lengths of each trunk layer; `nextn` are the next-token-prediction layers,
+    which a context for speculation keeps beside the main one. `conventional_k`/`_v` are the values per
     token over all layers in the textbook formula. `refused` says why the engine makes no context of the file.
     """
 
@@ -33,6 +34,7 @@ class Geometry:
     recurrent: RecurrentShape | None = None
     states: tuple[StateShape, ...] = ()
     heads: tuple[tuple[int, int], ...] = ()
+    nextn: tuple[LayerWidth, ...] = ()
     equal_types: bool = False
     even_batches: bool = False
     one_stream: bool = False
@@ -88,6 +90,10 @@ def _build(
         (layout.head_k_swa, layout.head_v_swa) if layout.swa[i] else (layout.head_k, layout.head_v)
         for i in range(layout.n_layer)
     )
+    nextn = tuple(
+        LayerWidth(i, layout.width_k(i), layout.width_v(i))
+        for i in range(layout.n_layer, layout.n_layer_all if layout.filter_nextn else 0)
+    )
     return Geometry(
         arch=header.arch,
         n_layer=header.n_layer,
@@ -98,6 +104,7 @@ def _build(
         recurrent=memory.recurrent,
         states=memory.states,
         heads=heads,
+        nextn=nextn,
         equal_types=memory.equal_types,
         even_batches=memory.even_batches,
         one_stream=memory.one_stream,

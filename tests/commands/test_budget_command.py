@@ -63,6 +63,12 @@ def test_contract(capsys: pytest.CaptureFixture[str], gemma: str) -> None:
     assert made["recurrent"] is None
     assert made["refused"] is None
     assert made["budget"] is None
+    assert {e["name"] for e in made["not_counted"]} == {
+        "f16 scratch",
+        "mmproj",
+        "checkpoints",
+        "prompt cache",
+    }
 
 
 def test_options_reach_the_engine_rules(capsys: pytest.CaptureFixture[str], gemma: str) -> None:
