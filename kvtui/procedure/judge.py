@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvtui.core.errors import EngineGone, KvtuiError, RequestError, StartError
 from kvtui.core.findings import Evidence, Finding
@@ -30,10 +30,10 @@ def judge(state: SessionState, run: RunRecord, error: KvtuiError | None) -> Judg
     """`run` holds everything but its outcome; `error` is what ended it early."""
     if error is not None:
         failure = failure_kind(run.facts, error)
-        return Judgement("failed", _reason(run.facts, error, failure), failure, run.facts.findings)
+        return Judgement("failed", _reason(run.facts, error, failure), failure, _from_log(run.facts))
     checks = setting_checks(run)
     findings = (
-        *run.facts.findings,
+        *_from_log(run.facts),
         *_differences(run, checks),
         *_second_variables(state, run),
         *_forecast(run),
@@ -48,6 +48,11 @@ def judge(state: SessionState, run: RunRecord, error: KvtuiError | None) -> Judg
         what = "; ".join(f"{c.setting} {c.asked} asked, {c.actual} allocated" for c in wrong)
         return Judgement("void", f"{what}: the run does not count", None, findings)
     return Judgement("ok", "", None, findings)
+
+
+def _from_log(facts: EngineFacts) -> tuple[Finding, ...]:
+    """The log's own findings. The probes never share a prefix between depths, so full re-processing is their doing."""
+    return tuple(replace(f, severity="info") if f.id == "full-reprocessing" else f for f in facts.findings)
 
 
 def failure_kind(facts: EngineFacts, error: KvtuiError) -> FailureKind:
