@@ -8,14 +8,16 @@ import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvtui.core.errors import ModelFileError
 from kvtui.core.text import clean
 from kvtui.model.ggml_types import file_type_name
 from kvtui.model.gguf_wire import ArrayInfo, Part, Value, read_part
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["ArrayInfo", "Header", "TensorInfo", "Value", "read_header"]
 

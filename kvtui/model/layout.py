@@ -155,10 +155,10 @@ class Layout:
         k, v = read("attention.key_length_mla") or 0, read("attention.value_length_mla") or 0
         self.latent = k > 0 and v > 0
 
-    def indexer(self, *, required: bool = True) -> None:
+    def indexer(self) -> None:
         """The sparse-attention indexer's key width."""
-        size = (self.required if required else self.optional)("attention.indexer.key_length")
-        self.indexer_head = size or 0
+        self.required("attention.indexer.top_k")
+        self.indexer_head = self.required("attention.indexer.key_length")
 
 
 def _per_layer(header: Header, key: str, default: list[int], n: int) -> list[int]:
