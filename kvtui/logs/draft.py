@@ -90,6 +90,7 @@ class Draft:
         self.server_requested: dict[str, Any] = {}
         self.server_lines: dict[str, int] = {}
         self.server_fixed: set[str] = set()
+        self.server_notes: dict[str, deque[Note]] = {}
         self.server_default_ctx: int | None = None
         self.actual_of: Callable[[Draft], dict[str, Any]] | None = None
         self.past: deque[tuple[dict[str, Any], Outcome]] = deque(maxlen=MAX_KEPT)
@@ -155,6 +156,14 @@ class Draft:
         """Evidence for a finding: the newest lines of a kind are kept."""
         self.keep_note(kind, self.here(), values)
 
+    def server_note(self, kind: str, *values: str) -> None:
+        """Evidence that outlives the launch: what a server that loads many models says."""
+        self.server_notes.setdefault(kind, deque(maxlen=MAX_KEPT)).append(Note(kind, self.here(), values))
+
+    def all_notes(self) -> dict[str, deque[Note]]:
+        """The notes of the newest launch and of the server round it."""
+        return {**self.server_notes, **self.notes}
+
     def keep_note(self, kind: str, line: int, values: tuple[str, ...]) -> None:
         """The same for a line that was read earlier."""
         self.notes.setdefault(kind, deque(maxlen=MAX_KEPT)).append(Note(kind, line, values))
@@ -217,7 +226,7 @@ class Draft:
 
     def _forget_texts(self) -> None:
         used = set(self.lines.values()) | set(self.server_lines.values())
-        used |= {n.line for kept in self.notes.values() for n in kept}
+        used |= {n.line for kept in self.all_notes().values() for n in kept}
         used |= {f.line for f in self.failures if f.line} | {b.line for b in self.model_buffers if b.line}
         used |= {d.line for d in self.devices.values() if d.line} | {self.slots.line or 0}
         for c in self.contexts:

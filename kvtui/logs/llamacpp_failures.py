@@ -85,7 +85,8 @@ def _fatal(d: Draft, m: re.Match[str]) -> None:
 
 def _arguments(d: Draft, m: re.Match[str]) -> None:
     d.claim("llama.cpp")
-    d.fail("arguments", "refused")
+    if not d.failures or d.failures[-1].line != d.here():
+        d.fail("arguments", "refused")
     d.end("failed")
 
 

@@ -16,7 +16,7 @@ from kvtui.logs import slog
 from kvtui.logs.commandline import requested, tokens
 from kvtui.logs.draft import Draft
 from kvtui.logs.facts import BufferFacts
-from kvtui.logs.rules import rule
+from kvtui.logs.rules import Action, rule
 
 _ENV = re.compile(r"\b(OLLAMA_[A-Z_]+):(\[[^\]]*\]|[^\s\]\"]*)")
 _ENV_NAMES = {
@@ -71,7 +71,7 @@ def _clamped(d: Draft, m: re.Match[str]) -> None:
     asked, trained = found.get("num_ctx", ""), found.get("n_ctx_train", "")
     if asked.isdigit() and int(asked) != d.server_default_ctx:
         _ask(d, "num_ctx", int(asked), by_environment=True)  # a request's own num_ctx wins over the variable
-    d.memory["before"] = [*d.memory.get("before", []), ("ollama-ctx-clamped", d.here(), (asked, trained))]
+    d.server_note("ollama-ctx-clamped", asked, trained)
 
 
 def _default_context(d: Draft, m: re.Match[str]) -> None:
@@ -79,7 +79,7 @@ def _default_context(d: Draft, m: re.Match[str]) -> None:
     found = slog.fields(m.string)
     if found.get("default_num_ctx", "").isdigit():
         d.server_default_ctx = int(found["default_num_ctx"])
-        d.note("ollama-default-context", found.get("total_vram", ""), found["default_num_ctx"])
+        d.server_note("ollama-default-context", found.get("total_vram", ""), found["default_num_ctx"])
 
 
 def _estimate(d: Draft, m: re.Match[str]) -> None:
@@ -101,16 +101,17 @@ def _runner_starts(d: Draft, m: re.Match[str]) -> None:
     command = slog.fields(m.string).get("cmd", "")
     if "--model" not in command:
         return
-    carried: dict[str, Any] = {k: d.memory[k] for k in ("estimate", "parallel", "before") if k in d.memory}
+    carried: dict[str, Any] = {k: d.memory[k] for k in ("estimate", "parallel") if k in d.memory}
     if d.has_begun or d.memory.get("loading"):
         d.new_launch()
     d.memory = {**carried, "loading": True}
-    for kind, line, values in carried.get("before", ()):
-        d.keep_note(kind, line, values)
     words = tokens(command)
     asked = requested(words)
     d.memory["command"] = asked
     d.lines["command"] = d.here()
+    model = words[words.index("--model") + 1] if "--model" in words[:-1] else ""
+    if "ctx" in asked:
+        d.server_note("ollama-load", model, str(asked["ctx"]), str(asked.get("n_batch", "")))
     if "llama server" in m[0]:
         asked["flash_attn"] = "on" if "--flash-attn" in words else "off"
     for word, value in pairwise(words):
@@ -181,6 +182,24 @@ def _load_failed(d: Draft, m: re.Match[str]) -> None:
         d.end("failed")
 
 
+def _warned(kind: str, *names: str) -> Action:
+    """A warning of the server, with the values that it carries."""
+
+    def action(d: Draft, m: re.Match[str]) -> None:
+        _claim(d)
+        found = slog.fields(m.string)
+        d.server_note(kind, *(found.get(n, "") for n in names))
+
+    return action
+
+
+def _kv_type_refused(d: Draft, m: re.Match[str]) -> None:
+    """With no type at all the warning is a false alarm of 0.5.0 to 0.11.10."""
+    kind = slog.fields(m.string).get("type", "")
+    if kind not in ("", "f16"):
+        d.server_note("ollama-kv-ignored", kind)
+
+
 def _record(d: Draft, m: re.Match[str]) -> None:
     """Any record of this shape with a Go source is Ollama's."""
     _claim(d)
@@ -203,6 +222,23 @@ RULES = (
     rule("msg=load request", "", _load_request),
     rule("device=", r"msg=\"(model weights|kv cache|compute graph)\"", _by_device),
     rule("started in", r"msg=\"(?:llama runner|llama-server) started in", _started),
+    rule(
+        "kv cache",
+        r"msg=\"(?:quantized kv cache requested but|kv cache type not supported)",
+        _kv_type_refused,
+    ),
+    rule(
+        "OLLAMA_KV_CACHE_TYPE",
+        r"(?:must be enabled to use a quantized|unsupported) OLLAMA_KV",
+        _kv_type_refused,
+    ),
+    rule("flash attention enabled but", r"not supported by (\w+)", _warned("ollama-fa-refused", "msg")),
+    rule("truncating input", "", _warned("ollama-truncated", "limit", "prompt", "new")),
+    rule("evicting", r"msg=\"[^\"]*evicting", _warned("ollama-evicted", "loaded layers")),
+    rule("reducing automatic", "", _warned("ollama-ctx-retried", "old_num_ctx", "new_num_ctx")),
+    rule("dropping", r"msg=\"dropping (?:integrated|ROCm)", _warned("ollama-gpu-dropped", "description")),
+    rule("driver", r"driver (?:is )?too old", _warned("ollama-gpu-dropped", "device")),
+    rule("parallel requests", r"support parallel requests", _warned("ollama-no-parallel", "architecture")),
     rule("too large for system", r"msg=\"model request too large for system\"", _too_large),
     rule('ailed"', r"msg=\"(?:NewLlamaServer failed|Load failed)\"", _load_failed),
     rule("error loading llama", "", _load_failed),

@@ -79,7 +79,7 @@ class LogParser:
         if self._facts is None or self._facts.n_lines != self._reader.count:
             facts = replace(self._draft.freeze(), n_lines=self._reader.count)
             facts = replace(facts, requested={**facts.requested, **self._requested})
-            self._facts = replace(facts, findings=find(facts, self._draft.notes))
+            self._facts = replace(facts, findings=find(facts, self._draft.all_notes()))
         return self._facts
 
     def _read(self, lines: Iterable[Line]) -> None:

@@ -198,6 +198,15 @@ def _broken(phase: FailurePhase, kind: str) -> Action:
     return action
 
 
+def _out_of_memory(d: Draft, m: re.Match[str]) -> None:
+    """Before the pool exists memory is wanted for weights, after it for graphs and warm-up, then for requests."""
+    pool = d.memory.get("pool", {})
+    phase: FailurePhase = (
+        "prefill" if d.memory.get("complete") else "compute" if "kv_gib" in pool else "weights"
+    )
+    _broken(phase, "oom")(d, m)
+
+
 def _blocks(d: Draft, m: re.Match[str]) -> None:
     _keep("kv_blocks", _integer)(d, m)
 
@@ -288,7 +297,7 @@ RULES = (
         r"RuntimeError: CUDA out of memory occurred when warming up",
         _broken("compute", "oom"),
     ),
-    rule("out of memory. Tried", r"OutOfMemoryError: .*", _broken("weights", "oom")),
+    rule("out of memory. Tried", r"OutOfMemoryError: .*", _out_of_memory),
     rule(
         "kv-cache is not supported",
         r"ValueError: .*kv-cache is not supported",

@@ -104,7 +104,7 @@ def test_chunk_boundaries_decide_nothing() -> None:
         b"\n",
         b"begin again",
     ]
-    for _ in range(400):
+    for _ in range(120):
         log = b"".join(rng.choice(pieces) for _ in range(rng.randrange(1, 25)))
         whole = Consumer().read(log)
         cuts = sorted(rng.randrange(len(log) + 1) for _ in range(rng.randrange(1, 12)))

@@ -7,7 +7,18 @@ from collections.abc import Mapping, Sequence
 from kvtui.core.findings import Finding
 from kvtui.logs.draft import Note
 from kvtui.logs.facts import EngineFacts
-from kvtui.logs.findings import context, failures, flash_attention, kv_types, placement
+from kvtui.logs.findings import (
+    context,
+    failures,
+    flash_attention,
+    kv_types,
+    ollama,
+    placement,
+    requested,
+    running,
+    state,
+    vllm,
+)
 from kvtui.logs.findings.entry import Entry, View
 
 CATALOGUE: tuple[Entry, ...] = (
@@ -16,6 +27,11 @@ CATALOGUE: tuple[Entry, ...] = (
     *kv_types.ENTRIES,
     *placement.ENTRIES,
     *context.ENTRIES,
+    *state.ENTRIES,
+    *requested.ENTRIES,
+    *running.ENTRIES,
+    *ollama.ENTRIES,
+    *vllm.ENTRIES,
 )
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}

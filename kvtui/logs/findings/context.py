@@ -53,13 +53,21 @@ def _divided(view: View) -> Iterator[Hit]:
 
 
 def _shared(view: View) -> Iterator[Hit]:
-    slots = view.facts.slots
-    auto = view.last("slots-auto")
-    if slots and slots.kv_unified and slots.n_slots and slots.n_slots > 1:
+    slots, main, auto = view.facts.slots, view.facts.main, view.last("slots-auto")
+    unified = (
+        slots.kv_unified if slots and slots.kv_unified is not None else main.kv_unified if main else None
+    )
+    count = slots.n_slots if slots and slots.n_slots is not None else main.n_seq_max if main else None
+    if unified and count is not None and count > 1:
         unasked = ", which nobody asked for" if auto else ""
-        lines = tuple(n for n in (slots.line, auto.line if auto else None) if n is not None)
+        known = (
+            slots.line if slots else None,
+            main.lines.get("kv_unified") if main else None,
+            auto.line if auto else None,
+        )
+        lines = tuple(n for n in known if n is not None)
         yield Hit(
-            f"{slots.n_slots} slots{unasked} share one pool of cells: each shows the whole context, together they can"
+            f"{count} slots{unasked} share one pool of cells: each shows the whole context, together they can"
             " run out of it, and sliding-window cells and recurrent state are held for all of them.",
             "-np 1",
             lines,

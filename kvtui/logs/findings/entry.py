@@ -9,8 +9,6 @@ from kvtui.core.findings import Evidence, Finding, Severity
 from kvtui.logs.draft import Note
 from kvtui.logs.facts import ContextFacts, EngineFacts
 
-HOST_DEVICES = ("CPU", "CUDA_Host", "ROCm_Host", "Vulkan_Host", "SYCL_Host", "CANN_Host", "MTL_Host", "Host")
-
 
 @dataclass(frozen=True, slots=True)
 class Hit:

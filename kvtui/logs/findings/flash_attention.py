@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvtui.logs.findings.entry import Entry, Hit, View
+from kvtui.logs.findings.placement import on_host
 
 
 def _disabled(view: View) -> Iterator[Hit]:
@@ -52,7 +53,98 @@ def _vector_kernel(view: View) -> Iterator[Hit]:
         )
 
 
+_NATIVE = {("f16", "f16"), ("bf16", "bf16"), ("q8_0", "q8_0"), ("q4_0", "q4_0")}
+_CUDA_TYPES = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1"}
+
+
+def _pair(view: View) -> tuple[tuple[str, str], int] | None:
+    """The KV types of a cache on a CUDA or ROCm device, with the line that proves them."""
+    main = view.facts.main
+    if main is None or not any(
+        b.device.startswith(("CUDA", "ROCm")) and b.device[-1].isdigit() for b in main.kv_buffers
+    ):
+        return None
+    for cache in main.caches:
+        if cache.type_k and cache.type_v and cache.line is not None:
+            return (cache.type_k, cache.type_v), cache.line
+    return None
+
+
+def _no_kernel(view: View) -> Iterator[Hit]:
+    found = _pair(view)
+    if found is None or view.facts.engine != "llama.cpp" or not view.facts.main:
+        return
+    (k, v), line = found
+    info = view.facts.system_info or ""
+    if (
+        view.facts.main.flash_attn != "enabled"
+        or (k, v) in _NATIVE
+        or "FA_ALL_QUANTS = 1" in info
+        or f"{k}-{v}" in info
+    ):
+        return
+    if k not in _CUDA_TYPES or v not in _CUDA_TYPES:
+        if k == "iq4_nl" or v == "iq4_nl":
+            yield Hit(
+                f"{k}/{v}: CUDA has no kernel for iq4_nl, attention runs on the CPU.",
+                "-ctk/-ctv q4_0",
+                (line,),
+            )
+        return
+    yield Hit(
+        f"{k}/{v} is not among the pairs of a default build: builds before September 2026 run attention on the CPU,"
+        " later ones convert the cache at every step.",
+        "-ctk/-ctv: q8_0/q8_0 or q4_0/q4_0",
+        (line,),
+    )
+
+
+def _on_cpu(view: View) -> Iterator[Hit]:
+    main, offloaded = view.facts.main, view.facts.offloaded
+    if main is None or main.graph_splits is None or offloaded is None or offloaded[0] < offloaded[1]:
+        return
+    attention = sum(c.layers or 0 for c in main.caches if c.kind != "recurrent")
+    gpus = {b.device for b in main.kv_buffers if not on_host(b)}
+    weights_on_host = sum(b.mib for b in view.facts.model_buffers if on_host(b))
+    weights = sum(b.mib for b in view.facts.model_buffers)
+    kv_on_host = any(on_host(b) and b.mib for b in main.kv_buffers)
+    if (
+        main.flash_attn == "enabled"
+        and gpus
+        and not kv_on_host
+        and weights_on_host < 0.3 * weights
+        and attention
+        and main.graph_splits > attention + len(gpus)
+    ):
+        yield Hit(
+            f"The graph is cut into {main.graph_splits} parts though everything is on the GPU: about two per attention"
+            " layer means that attention is computed on the CPU (inferred from the splits).",
+            "-ctk/-ctv: a pair that the device has a kernel for",
+            tuple(main.lines[k] for k in ("graph_splits", "flash_attn") if k in main.lines),
+        )
+
+
 ENTRIES = (
+    Entry(
+        "kv-no-cuda-kernel",
+        "warning",
+        "The pair of KV types has no kernel in a default CUDA build",
+        "the types of a cache on CUDA or ROCm outside f16/f16, bf16/bf16, q8_0/q8_0, q4_0/q4_0",
+        "Prefill drops 5 to 45 times, or decode converts the cache at every step, and nothing warns.",
+        "-ctk/-ctv: an equal pair, q8_0 or q4_0",
+        "llama.cpp #28455, #27109, #24485, PR #28079; ggml-cuda/fattn.cu (b11434)",
+        _no_kernel,
+    ),
+    Entry(
+        "fa-on-cpu",
+        "warning",
+        "Flash attention is on, but seems to run on the CPU",
+        "`splits =` far above the devices with full offload and all KV on the GPU",
+        "The GPU waits while the CPU computes attention; nothing warns.",
+        "-ctk/-ctv",
+        "llama.cpp ggml-cuda/fattn.cu, src/llama-context.cpp (b11434), #28455",
+        _on_cpu,
+    ),
     Entry(
         "fa-disabled",
         "warning",

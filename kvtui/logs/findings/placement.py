@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvtui.logs.facts import BufferFacts
-from kvtui.logs.findings.entry import HOST_DEVICES, Entry, Hit, View
+from kvtui.logs.findings.entry import Entry, Hit, View
 
 
 def on_host(buffer: BufferFacts) -> bool:
     """True for memory of the host: plain, mapped, repacked or pinned."""
-    return buffer.device.startswith("CPU") or buffer.device in HOST_DEVICES
+    return (
+        buffer.device.startswith("CPU")
+        or buffer.device.endswith("_Host")
+        or buffer.device in ("Host", "BLAS")
+    )
 
 
 def _has_gpu(view: View) -> bool:
