@@ -8,7 +8,7 @@ from kvtui.logs.draft import Draft
 from kvtui.logs.facts import CacheFacts
 from kvtui.logs.llamacpp import add_model_buffer, flash_outcome, header_value
 from kvtui.logs.llamacpp_run import ready
-from kvtui.logs.rules import number, rule
+from kvtui.logs.rules import number, rule, weak
 
 
 def _per_sequence(d: Draft, m: re.Match[str]) -> None:
@@ -67,5 +67,8 @@ RULES = (
     rule("generate: n_ctx", r"generate: n_ctx = \d+, n_batch", ready),
     rule("perf", r"(?:common_perf_print|llama_perf_context_print|llama_print_timings):.*time\s*=", ready),
     rule("seconds per pass", "", ready),
+    rule("perplexity: calculating", "", ready),
+    rule("interactive mode", r"main: interactive mode on|== Running in interactive mode", ready),
+    weak(" ± ", r"\|\s+(?:pp|tg)\d+[^|]*\|\s+[\d.]+ ± [\d.]+ \|", ready),
     rule("n_kv_max", r"main: n_kv_max = \d+, n_batch", ready),
 )

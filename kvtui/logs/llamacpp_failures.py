@@ -99,6 +99,8 @@ def _runtime_crash(d: Draft, m: re.Match[str]) -> None:
 
 
 def _signal(d: Draft, m: re.Match[str]) -> None:
+    if d.failures and d.failures[-1].line == d.here():
+        return
     d.fail(_PHASE_OF_STAGE[d.stage], "crash")
     if d.outcome != "ready":
         d.end("failed")
@@ -144,6 +146,8 @@ RULES = (
     weak("failed to create", r"failed to create[_ ]context", _fatal),
     weak("to load model", r"(?:failed|unable) to load model", _fatal),
     weak("exiting due to", "", _fatal),
+    weak("error loading model", r"error loading model: ", _fatal),
+    weak("core dumped", "", _signal),
     weak("terminated by signal", "", _signal),
     weak("Segmentation fault", "", _signal),
     weak("Aborted", r"\bAborted\b", _signal),

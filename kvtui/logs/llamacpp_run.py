@@ -46,9 +46,10 @@ RULES = (
         _slots,
     ),
     rule("new slot", r"new slot,? n_ctx(?:_slot)? = (\d+)", _new_slot),
-    rule("model loaded", r"(?:llama_server|main): model loaded\b", ready),
+    rule("model loaded", r"(?:llama_server|main|init): model loaded\b", ready),
     weak("listening on", r"(?:server is )?listening on (?:http|unix)", ready),
     rule("all slots are idle", "", ready),
+    rule("| task", r"slot\s+(?:print_timing|launch_slot_|update_slots|release): id", ready),
     rule(
         "rounding down", r"n_ctx is not divisible by n_seq_max - rounding down to (\d+)", _note("ctx-rounded")
     ),

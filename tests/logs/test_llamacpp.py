@@ -163,6 +163,17 @@ def test_contexts_of_one_launch_are_kept_apart_by_their_role() -> None:
     assert "draft-kv-f16" in [f.id for f in facts.findings]
 
 
+def test_a_draft_model_is_kept_out_of_the_weights(recorded: Recorded) -> None:
+    facts = read_facts(recorded("llamacpp-draft"))
+    assert [(c.role, c.n_ctx_seq, len(c.caches)) for c in facts.contexts] == [
+        ("main", 1024, 2),
+        ("draft", 1024, 2),
+    ]
+    assert [(b.device, b.mib) for b in facts.model_buffers] == [("CPU_Mapped", 235.16), ("CPU_REPACK", 12.66)]
+    assert facts.main is not None
+    assert facts.main.role == "main"
+
+
 def test_a_second_start_in_the_same_log_begins_anew() -> None:
     start = (
         "0.00.002.180 I srv  llama_server: initializing ...\n"
