@@ -23,6 +23,9 @@ from kvtui.logs.facts import (
 MAX_KEPT = 64
 """Contexts, failures, devices and notes of one kind that are kept: a log that restarts for ever stays bounded."""
 
+MAX_BUFFERS = 256
+"""Buffers and caches of one context, and buffers of one model, that are kept."""
+
 Stage = Literal["startup", "fit", "weights", "context", "kv", "recurrent", "compute", "mmproj", "ready"]
 
 _RANK: dict[EngineName, int] = {"unknown": 0, "llama.cpp": 1, "ik_llama.cpp": 2, "ollama": 3, "vllm": 4}
@@ -53,6 +56,11 @@ class ContextDraft:
     rs_buffers: list[BufferFacts] = field(default_factory=list)
     compute: dict[str, BufferFacts] = field(default_factory=dict)
     output: dict[str, BufferFacts] = field(default_factory=dict)
+
+    @property
+    def is_full(self) -> bool:
+        """True for a context with more lines than any engine prints: what follows is not kept."""
+        return len(self.caches) + len(self.kv_buffers) + len(self.rs_buffers) >= MAX_BUFFERS
 
     @property
     def is_empty(self) -> bool:

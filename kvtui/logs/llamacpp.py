@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from kvtui.logs.draft import Draft
+from kvtui.logs.draft import MAX_BUFFERS, MAX_KEPT, Draft
 from kvtui.logs.facts import BufferFacts, CacheFacts, DeviceFacts
 from kvtui.logs.rules import number, rule
 
@@ -39,6 +39,8 @@ def _build(d: Draft, m: re.Match[str]) -> None:
 def _device(d: Draft, m: re.Match[str]) -> None:
     found = m.groupdict()
     old = d.devices.get(m["name"])
+    if old is None and len(d.devices) >= MAX_KEPT:
+        return
     d.devices[m["name"]] = DeviceFacts(
         m["name"],
         m["what"].strip(),
@@ -84,7 +86,7 @@ def add_model_buffer(d: Draft, m: re.Match[str]) -> None:
     if d.stage == "fit" or d.memory.get("no_alloc") or d.next_role != "main":
         return
     d.stage = "weights"
-    if len(d.model_buffers) < 256:
+    if len(d.model_buffers) < MAX_BUFFERS:
         d.model_buffers.append(BufferFacts(m["device"], number(m["mib"]), d.here()))
 
 
@@ -143,6 +145,8 @@ def _cache_kind(d: Draft, m: re.Match[str]) -> None:
 
 def _cache(d: Draft, m: re.Match[str]) -> None:
     context = d.need_context()
+    if context.is_full:
+        return
     context.caches.append(
         CacheFacts(
             kind=d.memory.pop("kind", "full"),
@@ -160,7 +164,10 @@ def _cache(d: Draft, m: re.Match[str]) -> None:
 
 
 def _recurrent(d: Draft, m: re.Match[str]) -> None:
-    d.need_context().caches.append(
+    context = d.need_context()
+    if context.is_full:
+        return
+    context.caches.append(
         CacheFacts(
             kind="recurrent",
             cells=int(m["cells"]),
@@ -181,13 +188,16 @@ def _kv_buffer(d: Draft, m: re.Match[str]) -> None:
     context = d.need_context()
     if d.stage != "fit":
         d.stage = "kv"
-    context.kv_buffers.append(BufferFacts(m["device"], number(m["mib"]), d.here()))
+    if not context.is_full:
+        context.kv_buffers.append(BufferFacts(m["device"], number(m["mib"]), d.here()))
 
 
 def _rs_buffer(d: Draft, m: re.Match[str]) -> None:
     if d.stage != "fit":
         d.stage = "recurrent"
-    d.need_context().rs_buffers.append(BufferFacts(m["device"], number(m["mib"]), d.here()))
+    context = d.need_context()
+    if not context.is_full:
+        context.rs_buffers.append(BufferFacts(m["device"], number(m["mib"]), d.here()))
 
 
 def _compute_buffer(d: Draft, m: re.Match[str]) -> None:
@@ -197,12 +207,14 @@ def _compute_buffer(d: Draft, m: re.Match[str]) -> None:
     several = sum(c.launch == d.launch for c in d.real_contexts()) > 1
     if d.stage == "ready" and several and device in context.compute:
         return  # one of the contexts was reserved anew, and the log does not say which
-    context.compute[device] = BufferFacts(device, number(m["mib"]), d.here())
+    if device in context.compute or len(context.compute) < MAX_KEPT:
+        context.compute[device] = BufferFacts(device, number(m["mib"]), d.here())
 
 
 def _output_buffer(d: Draft, m: re.Match[str]) -> None:
-    device = m["device"]
-    d.need_context().output[device] = BufferFacts(device, number(m["mib"]), d.here())
+    context, device = d.need_context(), m["device"]
+    if device in context.output or len(context.output) < MAX_KEPT:
+        context.output[device] = BufferFacts(device, number(m["mib"]), d.here())
 
 
 def _splits(d: Draft, m: re.Match[str]) -> None:

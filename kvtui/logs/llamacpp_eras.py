@@ -23,7 +23,10 @@ def _geometry(d: Draft, m: re.Match[str]) -> None:
 
 def _self_size(d: Draft, m: re.Match[str]) -> None:
     cells, layers, _ = d.memory.pop("geometry", (None, None, 0))
-    d.need_context().caches.append(
+    context = d.need_context()
+    if context.is_full:
+        return
+    context.caches.append(
         CacheFacts(
             kind=d.memory.pop("kind", "full"),
             cells=cells,

@@ -14,7 +14,7 @@ from typing import Any
 
 from kvtui.logs import slog
 from kvtui.logs.commandline import requested, tokens
-from kvtui.logs.draft import Draft
+from kvtui.logs.draft import MAX_KEPT, Draft
 from kvtui.logs.facts import BufferFacts
 from kvtui.logs.rules import Action, rule
 
@@ -27,6 +27,9 @@ _ENV_NAMES = {
 }
 _LOAD = re.compile(r"(\w+):(\d*\[.*?\]|[^\s\}]*)")
 _LAYERS = re.compile(r"Layers:(\d+)\(")
+_SOURCES = (
+    "routes|server|sched|runner|images|memory|ggml|device|types|llama_server|gpu|amd_linux|payload|backend"
+)
 _FLASH = {"true": True, "enabled": True, "on": True, "false": False, "disabled": False, "off": False}
 _FAMILY = {"model weights": "weights", "kv cache": "kv", "compute graph": "compute"}
 
@@ -149,7 +152,7 @@ def _by_device(d: Draft, m: re.Match[str]) -> None:
     found = slog.fields(m.string)
     family, value = _FAMILY[m[1]], slog.size(found.get("size", ""))
     device = found.get("device") or found.get("buffer") or found.get("buffer_type")
-    if not device or value is None:
+    if not device or value is None or len(d.memory.get("by_device", ())) >= MAX_KEPT:
         return
     if "device" not in found:
         d.memory["committed"] = True  # the engine of early 2025: no load request, and only what it allocated
@@ -201,7 +204,7 @@ def _kv_type_refused(d: Draft, m: re.Match[str]) -> None:
 
 
 def _record(d: Draft, m: re.Match[str]) -> None:
-    """Any record of this shape with a Go source is Ollama's."""
+    """A record from one of the files of Ollama's server and runners is Ollama's."""
     _claim(d)
 
 
@@ -210,7 +213,7 @@ ALWAYS = (b"level=WARN", b"level=ERROR", b"msg=load request")
 EARLY = (b"failed", b"started in", b"truncated = 1")
 
 RULES = (
-    rule("level=", r"\blevel=\w+ source=\w+\.go:\d+", _record),
+    rule("level=", rf"\blevel=\w+ source=(?:{_SOURCES})\.go:\d+", _record),
     rule("server config", r"server config\"? env=", _server_config),
     rule("(version", r"Listening on \S+ \(version ([^)\s]+)\)", _version),
     rule("default_num_ctx", r"vram-based default context", _default_context),

@@ -74,6 +74,18 @@ def test_a_log_that_never_ends_keeps_its_memory_bounded() -> None:
     assert parser.facts().n_lines == WHOLE.n_lines + 5_000
 
 
+def test_buffers_and_devices_without_end_stay_bounded() -> None:
+    lines = "".join(
+        f"llama_kv_cache: D{i} KV buffer size = 1.00 MiB\nllama_context: D{i} compute buffer size = 1.00 MiB\n"
+        f"load_tensors: D{i} model buffer size = 1.00 MiB\nusing device D{i} (X) - {i} MiB free\n"
+        for i in range(1000)
+    )
+    facts = read_facts(lines)
+    assert facts.main is not None
+    kept = (facts.main.kv_buffers, facts.main.compute_buffers, facts.model_buffers, facts.devices)
+    assert all(len(k) <= 256 for k in kept)
+
+
 def test_json_lines_hold_the_same_facts(recorded: Callable[[str], bytes]) -> None:
     plain = recorded("llamacpp-q8").decode().splitlines()
     wrapped = "".join(
