@@ -122,7 +122,7 @@ def plan(geometry: Geometry, request: ContextRequest) -> ContextPlan:
         )
     recurrent = None if refused else _recurrent(geometry, n_seq)
     state_bytes = 0 if refused else sum(s.n_bytes for s in geometry.states) * n_seq
-    exactness = _exactness(geometry, types, request, notes)
+    exactness = _exactness(geometry, types, request, refused, notes)
     kept = sum(c.bytes for c in caches) + (recurrent.bytes if recurrent else 0) + state_bytes
     return ContextPlan(
         n_ctx=n_ctx,
@@ -242,21 +242,32 @@ def _exactness(
     geometry: Geometry,
     types: tuple[CacheType | None, CacheType | None],
     request: ContextRequest,
+    refused: str | None,
     notes: list[str],
 ) -> Exactness:
     for kind in types:
         if kind is not None and kind.name not in UPSTREAM and geometry.exactness == "exact":
             notes.append(f"{kind.name} is a type of {kind.origin} only, where other rules may apply")
             return "approximate"
-    k = types[0]
-    if k is not None and k.quantized and not _flash_attention(geometry, request):
-        partial = any(layer.k % k.block for shape in geometry.caches for layer in shape.layers)
-        if partial and geometry.exactness == "exact":
-            notes.append(
-                f"rows are not whole blocks of {k.name}: what the engine does then is not established"
-            )
-            return "approximate"
+    if refused is None and geometry.exactness == "exact" and _partial_rows(geometry, request, types):
+        notes.append(
+            "rows are not whole blocks of the cache type: what the engine does then is not established"
+        )
+        return "approximate"
     return geometry.exactness
+
+
+def _partial_rows(
+    geometry: Geometry, request: ContextRequest, types: tuple[CacheType | None, CacheType | None]
+) -> bool:
+    """Whether a row ends within a block: heads are checked by the engine, indexers and keys without FA are not."""
+    k, v = (kind.block if kind else 1 for kind in types)
+    padded = _padded_v(geometry, request)
+    return any(
+        layer.k % k or (shape.v_padded if padded else layer.v) % v
+        for shape in geometry.caches
+        for layer in shape.layers
+    )
 
 
 def _notes(

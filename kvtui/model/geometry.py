@@ -74,7 +74,27 @@ def _approximate(header: Header, layout: Layout) -> Geometry:
     layout.notes.append(
         f"the architecture {header.arch} is not known: taken for full attention in every layer"
     )
+    prefix = f"{header.arch}."
+    hints = {hint for key in header.metadata for start, hint in _HINTS if key.startswith(prefix + start)}
+    if hints:
+        layout.notes.append(
+            f"but its file speaks of {', '.join(sorted(hints))}: what is kept may be far less"
+        )
     return _build(header, layout, attention(layout), "approximate", _conventional(layout))
+
+
+# Keys that show that an unknown architecture does not keep everything in every layer.
+_HINTS = (
+    ("attention.sliding_window", "sliding windows"),
+    ("attention.key_length_mla", "latent attention"),
+    ("attention.shared_kv_layers", "shared KV layers"),
+    ("attention.compress_ratios", "compressed caches"),
+    ("attention.recurrent_layers", "recurrent layers"),
+    ("ssm.", "recurrent layers"),
+    ("wkv.", "recurrent layers"),
+    ("kda.", "recurrent layers"),
+    ("shortconv.", "recurrent layers"),
+)
 
 
 def _build(

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kvtui.model.cache_types import UPSTREAM
 from kvtui.model.context import ContextRequest, plan
 from kvtui.model.geometry import Geometry
+from kvtui.model.shapes import CacheShape, LayerWidth
 
 GeometryOf = Callable[..., Geometry]
+GEMMA = Geometry(
+    arch="gemma3",
+    n_layer=6,
+    n_ctx_train=32768,
+    exactness="exact",
+    caches=(
+        CacheShape("non-SWA", (LayerWidth(5, 256, 256),), v_padded=256),
+        CacheShape("SWA", tuple(LayerWidth(i, 256, 256) for i in range(5)), 512, sliding=True, v_padded=256),
+    ),
+    heads=((256, 256),) * 6,
+)
 
 
 @pytest.fixture
@@ -149,3 +165,45 @@ def test_uneven_micro_batch_of_linear_attention(geometry_of: GeometryOf) -> None
     assert plan(shape, ContextRequest(12288, n_seq_max=3, n_ubatch=510)).refused is None
     assert plan(shape, ContextRequest(12288, n_seq_max=3, kv_unified=True)).refused is None
     assert plan(shape, ContextRequest(12288, n_seq_max=4)).refused is None
+
+
+def test_an_indexer_of_partial_blocks_is_not_exact(geometry_of: GeometryOf) -> None:
+    shape = geometry_of(
+        "minimax-m3", attention__head_count=16, attention__indexer__key_length=48, attention__indexer__top_k=8
+    )
+    assert plan(shape, ContextRequest(8192)).exactness == "exact"
+    assert plan(shape, ContextRequest(8192, type_k="q8_0")).exactness == "approximate"
+
+
+SEQUENCES = st.integers(1, 16)
+TYPES = st.sampled_from(UPSTREAM)
+
+
+@given(
+    ctx=st.integers(1, 300_000),
+    more=st.integers(0, 100_000),
+    n_seq=SEQUENCES,
+    unified=st.booleans(),
+    kind=TYPES,
+)
+def test_more_context_never_costs_less(ctx: int, more: int, n_seq: int, unified: bool, kind: str) -> None:
+    small, large = (
+        plan(GEMMA, ContextRequest(n, n_seq_max=n_seq, kv_unified=unified, type_k=kind, type_v=kind))
+        for n in (ctx, ctx + more)
+    )
+    assert small.kv_bytes is not None
+    assert large.kv_bytes is not None
+    assert small.kv_bytes <= large.kv_bytes
+    assert small.n_ctx % 256 == 0
+    assert small.n_ctx_seq * (1 if unified else n_seq) == small.n_ctx
+    assert small.kv_bytes == sum(c.k_bytes + c.v_bytes for c in small.caches)
+
+
+@given(ctx=st.integers(256, 300_000), n_seq=SEQUENCES, unified=st.booleans(), ubatch=st.integers(1, 4096))
+def test_a_sliding_cache_never_exceeds_the_full_one(ctx: int, n_seq: int, unified: bool, ubatch: int) -> None:
+    request = ContextRequest(ctx, n_seq_max=n_seq, kv_unified=unified, n_ubatch=ubatch)
+    full, sliding = plan(GEMMA, request).caches
+    assert sliding.cells <= full.cells
+    assert sliding.cells % 256 == 0
+    swa_full = plan(GEMMA, replace(request, swa_full=True)).caches
+    assert swa_full[1].cells == full.cells

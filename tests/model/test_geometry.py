@@ -98,6 +98,13 @@ def test_unknown_architecture_is_not_exact(geometry_of: GeometryOf) -> None:
     assert made.kv_bytes == 4 << 30
 
 
+def test_unknown_architecture_that_keeps_less_is_said(geometry_of: GeometryOf) -> None:
+    shape = geometry_of(
+        "brand-new", attention__head_count=32, attention__sliding_window=512, ssm__state_size=16
+    )
+    assert "recurrent layers, sliding windows" in shape.notes[1]
+
+
 def test_unknown_architecture_without_heads_is_unknown(geometry_of: GeometryOf) -> None:
     shape = geometry_of("brand-new", block_count=0)
     made = plan(shape, ContextRequest(32768))
