@@ -13,10 +13,10 @@ from kvtui.core.config import FlashAttn
 from kvtui.core.units import tokens
 from kvtui.model.cache_types import CACHE_TYPES, UPSTREAM, CacheType, row_bytes
 from kvtui.model.geometry import Geometry
+from kvtui.model.refusals import flash_attention, refusal
 from kvtui.model.shapes import CacheShape, Exactness, LayerWidth
 
 PAD = 256
-MAX_SEQUENCES = 256
 F32 = 4
 
 
@@ -105,16 +105,14 @@ def plan(geometry: Geometry, request: ContextRequest) -> ContextPlan:
     n_seq = max(1, request.n_seq_max)
     n_ctx_seq = n_ctx if request.kv_unified else pad(n_ctx // n_seq)
     n_ctx = n_ctx if request.kv_unified else n_ctx_seq * n_seq
-    refused = _refusal(geometry, request, asked) or _stream_refusal(
-        geometry, request, n_seq, min(n_ctx, n_ubatch)
-    )
+    refused = refusal(geometry, request, asked, n_seq, min(n_ctx, n_ubatch))
     types = CACHE_TYPES.get(request.type_k), CACHE_TYPES.get(request.type_v)
     caches: tuple[CachePlan, ...] = ()
     conventional = 0
     notes = list(_notes(geometry, request, asked, n_ctx, n_ctx_seq))
     if types[0] is not None and types[1] is not None:
         if refused is None:
-            cells = _Cells(request, n_seq, n_ctx_seq, n_ubatch, _padded_v(geometry, request))
+            cells = _Cells(request, n_seq, n_ctx_seq, n_ubatch, not flash_attention(geometry, request))
             caches = tuple(_cache(shape, request, cells) for shape in geometry.caches)
         conventional = n_ctx * (
             row_bytes(request.type_k, geometry.conventional_k)
@@ -188,56 +186,6 @@ def _recurrent(geometry: Geometry, n_seq: int) -> RecurrentPlan | None:
     return RecurrentPlan(shape.r * n_layers, shape.s * n_layers, shape.p * shape.p_layers * n_seq * F32)
 
 
-def _flash_attention(geometry: Geometry, request: ContextRequest) -> bool:
-    """Whether the context is laid out for flash attention (`auto` is, until the probe says otherwise)."""
-    return geometry.flash_attn and request.flash_attn != "off"
-
-
-def _padded_v(geometry: Geometry, request: ContextRequest) -> bool:
-    return not _flash_attention(geometry, request)
-
-
-def _refusal(geometry: Geometry, request: ContextRequest, asked: int) -> str | None:
-    if geometry.refused:
-        return geometry.refused
-    for name in (request.type_k, request.type_v):
-        if name not in CACHE_TYPES:
-            return f"unsupported cache type: {name}"
-    if request.n_seq_max > MAX_SEQUENCES:
-        return f"at most {MAX_SEQUENCES} sequences are possible, {request.n_seq_max} were asked for"
-    if asked == 0:
-        return "no context size was given and the file does not say what the model was trained for"
-    return _type_refusal(geometry, request, CACHE_TYPES[request.type_k], CACHE_TYPES[request.type_v])
-
-
-def _stream_refusal(geometry: Geometry, request: ContextRequest, n_seq: int, n_tokens: int) -> str | None:
-    if request.kv_unified:
-        return None
-    if geometry.one_stream and n_seq > 1:
-        return f"the engine stops with several sequences of {geometry.arch} unless the context is unified"
-    if geometry.even_batches and n_tokens % n_seq:
-        return f"a micro-batch of {n_tokens} does not divide among {n_seq} sequences: the engine stops"
-    return None
-
-
-def _type_refusal(geometry: Geometry, request: ContextRequest, k: CacheType, v: CacheType) -> str | None:
-    if geometry.equal_types and k.name != v.name:
-        return f"the model keeps keys only: K and V types must be equal, not {k.name} and {v.name}"
-    flash = _flash_attention(geometry, request)
-    if v.quantized and not flash:
-        forced = "" if geometry.flash_attn else f" and the engine forces it off for {geometry.arch}"
-        return f"a quantized V cache ({v.name}) needs flash attention{forced}"
-    if flash:
-        for letter, kind, heads in (("K", k, 0), ("V", v, 1)):
-            for pair in geometry.heads if kind.quantized else ():
-                if pair[heads] % kind.block:
-                    return (
-                        f"{letter} cache type {kind.name} stores blocks of {kind.block} values, "
-                        f"which do not divide the head length of {pair[heads]}"
-                    )
-    return None
-
-
 def _exactness(
     geometry: Geometry,
     types: tuple[CacheType | None, CacheType | None],
@@ -262,7 +210,7 @@ def _partial_rows(
 ) -> bool:
     """Whether a row ends within a block: heads are checked by the engine, indexers and keys without FA are not."""
     k, v = (kind.block if kind else 1 for kind in types)
-    padded = _padded_v(geometry, request)
+    padded = not flash_attention(geometry, request)
     return any(
         layer.k % k or (shape.v_padded if padded else layer.v) % v
         for shape in geometry.caches
