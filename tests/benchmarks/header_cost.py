@@ -37,9 +37,7 @@ def vocabulary(folder: Path) -> Path:
 def measure(imports: str, path: Path) -> tuple[float, float]:
     """CPU seconds and MiB that one read in a fresh process takes."""
     code = PROBE.format(imports=imports)
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)
     seconds, kib = done.stdout.split()
     return float(seconds), float(kib) / 1024
 
