@@ -82,7 +82,7 @@ class AnswerReader:
     def feed(self, data: bytes) -> bool:
         """Read one event. Raises RequestError: refused in mid-stream, rubbish, more tokens than asked for."""
         if data == b"[DONE]":
-            return self._final is not None
+            return False
         event = json_object(data, "/completion")
         if not isinstance(event, dict):
             raise RequestError("the engine's answer to /completion is not what it should be")

@@ -43,13 +43,13 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.mode == "dies-in-prefill":
             say("CUDA error: out of memory")
-            os.kill(os.getpid(), signal.SIGABRT)
+            die(signal.SIGABRT)
         if self.mode == "dies-in-decode":
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b'data: {"content":"a","tokens":[5],"stop":false,"tokens_predicted":1}\n\n')
             self.wfile.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
+            die(signal.SIGKILL)
         self._json(500, {"error": {"message": "nothing here", "type": "server_error", "code": 500}})
 
     def _json(self, status: int, document: object) -> None:
@@ -63,6 +63,12 @@ class Handler(BaseHTTPRequestHandler):
 def say(line: str) -> None:
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
+
+
+def die(number: signal.Signals) -> None:
+    """End by a signal, and do nothing until it arrives."""
+    os.kill(os.getpid(), number)
+    time.sleep(60)
 
 
 def serve(mode: str, port: int) -> None:
@@ -97,10 +103,12 @@ def main(mode: str, options: list[str]) -> None:
         sys.exit(3)
     if mode == "segfaults":
         say("load_tensors: loading model tensors")
-        os.kill(os.getpid(), signal.SIGSEGV)
+        die(signal.SIGSEGV)
     if mode == "hangs":
         say("loading \x1b]0;owned\x07model")
         time.sleep(600)
+    if mode == "starts-slowly":
+        time.sleep(1)
     if mode == "ignores-term":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if mode == "has-a-child" and os.fork() == 0:
