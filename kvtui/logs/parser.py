@@ -21,7 +21,7 @@ from kvtui.logs.facts import EngineFacts
 from kvtui.logs.findings import find
 from kvtui.logs.lines import Line, LineReader, Marks
 from kvtui.logs.rules import apply, table
-from kvtui.logs.wrapping import Joiner, unwrap
+from kvtui.logs.wrapping import Joiner, ScreenJoiner, unwrap
 
 _LLAMA = table(
     llamacpp.RULES,
@@ -58,6 +58,7 @@ class LogParser:
             settled=lambda: self._draft.outcome != "unknown",
             marks=lambda: _marks(self._draft),
         )
+        self._screen = ScreenJoiner()
         self._joiner = Joiner()
         self._requested = dict(requested or {})
         self._facts: EngineFacts | None = None
@@ -69,6 +70,7 @@ class LogParser:
     def close(self) -> None:
         """Read the last line, where it has no line break."""
         self._read(self._reader.close())
+        self._pieces(self._screen.flush())
         for number, text in self._joiner.flush():
             self._line(number, text)
             self._facts = None
@@ -84,10 +86,14 @@ class LogParser:
 
     def _read(self, lines: Iterable[Line]) -> None:
         for number, raw in lines:
+            self._pieces(self._screen.feed(number, raw))
+            self._facts = None
+
+    def _pieces(self, lines: Iterable[Line]) -> None:
+        for number, raw in lines:
             for text in unwrap(raw):
                 for first, whole in self._joiner.feed(number, text):
                     self._line(first, whole)
-            self._facts = None
 
     def _line(self, number: int, text: str) -> None:
         draft = self._draft

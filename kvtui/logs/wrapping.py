@@ -30,6 +30,12 @@ _SIZE_BEGINS = re.compile(r" MiB\s*\(\s*\d*\s*c?e?l?l?s?$")
 _STARTS_ANEW = re.compile(
     r"^[a-z_~][\w~]{3,}(?:\s+[a-z_]\w*)?: |^\[|^[IWED] |time=|^\d{4}-\d\d|\blevel=[A-Z]+ "
 )
+_SCREEN_ANEW = re.compile(
+    r"^(?:[a-z_~][\w~]{3,}(?:\s+[a-z_]\w*)?: |(?:\d+\.)?\d+\.\d\d\.\d{3}\.\d{3} |time=|\d{4}-\d\d-\d\d"
+    r"|[A-Z][a-z]{2} +\d+ \d\d:|\(\w+ pid=|(?:INFO|WARNING|ERROR)\b|\{\")"
+)
+MAX_PREFIX = 80
+"""Characters that a log driver writes before a record of JSON."""
 MAX_HELD = 3
 MAX_RECORD = 40
 """Lines of a log that one wrapped line, and one wrapped record, may span."""
@@ -43,8 +49,8 @@ def unwrap(raw: str) -> Iterator[str]:
         text = clean(piece, limit=LIMIT).rstrip()
         if _quotes(text):
             continue
-        if text.startswith("{"):
-            yield from _jsonl(text)
+        if (json_at := text.find('{"')) >= 0 and text.endswith("}") and json_at < MAX_PREFIX:
+            yield from _jsonl(text[json_at:])
         elif text:
             if _is_debug(text):
                 continue
@@ -102,6 +108,41 @@ def _message(record: dict[str, Any]) -> str | None:
         return text
     values = " ".join(f"{k}={v}" for k, v in record.items() if k not in ("msg", "message", "function"))
     return f"[{record['function']}] {text} | {values}"
+
+
+class ScreenJoiner:
+    """Undoes a terminal of 80 columns: a line of exactly that width goes on in the next one.
+
+    The first line that is wider shows that no such terminal stands between, and ends it.
+    """
+
+    def __init__(self) -> None:
+        self._held: Line | None = None
+        self._wide = False
+
+    def feed(self, number: int, raw: str) -> tuple[Line, ...]:
+        """The lines that are complete now; the first line's number stands for the whole."""
+        if self._wide and self._held is None:
+            return ((number, raw),)
+        before: tuple[Line, ...] = ()
+        width = len(raw.rstrip("\r\0"))
+        self._wide = self._wide or width > NARROW
+        if self._held is not None:
+            first, begun = self._held
+            if self._wide or _SCREEN_ANEW.search(raw) or len(begun) > LIMIT:
+                before = self.flush()
+            else:
+                number, raw = first, begun + raw
+        self._held = None
+        if width == NARROW and not self._wide:
+            self._held = (number, raw.rstrip("\r\0"))
+            return before
+        return (*before, (number, raw))
+
+    def flush(self) -> tuple[Line, ...]:
+        """What was still waiting for its end."""
+        held, self._held = self._held, None
+        return () if held is None else (held,)
 
 
 class Joiner:

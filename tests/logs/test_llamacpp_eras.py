@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kvtui.logs.facts import CacheFacts, ContextFacts, EngineFacts
@@ -192,6 +194,26 @@ def test_a_size_line_broken_anywhere_by_a_terminal_is_whole_again(at: int) -> No
     cache = cache_of(f"{SIZE[:at]}\n{SIZE[at:]}          sched_reserve: reserving ...\n")
     assert sizes(cache) == ("f16", 224.0, "f16", 224.0, 448.0)
     assert (cache.cells, cache.layers, cache.line) == (4096, 28, 1)
+
+
+def test_a_log_that_went_through_a_narrow_terminal_is_whole_again(recorded: Callable[[str], bytes]) -> None:
+    lines = recorded("llamacpp-q8").decode().splitlines()
+    narrow = [line[i : i + 80] for line in lines for i in range(0, len(line), 80)]
+    wrapped, whole = read_facts("\n".join(narrow)), read_facts("\n".join(lines))
+    assert wrapped.outcome == whole.outcome
+    assert wrapped.slots is not None
+    assert whole.slots is not None
+    assert (wrapped.slots.n_ctx_slot, wrapped.slots.kv_unified) == (whole.slots.n_ctx_slot, False)
+    assert [sizes(c) for f in (wrapped, whole) for x in f.contexts for c in x.caches[:1]] == [
+        ("q8_0", 3.19, "q8_0", 3.19, 6.38)
+    ] * 2
+
+
+def test_one_wide_line_shows_that_no_terminal_broke_the_others() -> None:
+    wide, even = "x" * 81, "y" * 80
+    facts = read_facts(f"{wide}\n{even}\nllama_context: n_ctx         = 4096\n")
+    assert facts.main is not None
+    assert facts.main.lines["n_ctx"] == 3
 
 
 def test_two_records_on_one_line_are_both_read() -> None:
