@@ -92,7 +92,7 @@ def bullets(items: Sequence[str], last_line: str) -> Grader:
         if not lines or lines[-1] != last_line:
             return f"does not end with {last_line}"
         if len(lines) - 1 != len(wanted):
-            return f"{len(lines) - 1} items instead of {len(wanted)}"
+            return f"{len(lines) - 1} items, not {len(wanted)}"
         for got, want in zip(lines, wanted, strict=False):
             if got != want:
                 return f"line {got[:40]!r} instead of {want!r}"

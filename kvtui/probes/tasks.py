@@ -76,15 +76,12 @@ def run_tasks(
     A request that the engine refuses, or a depth too small for the suite, becomes a result with `error`.
     Raises EngineGone and Cancelled.
     """
-    n_answers = sum(task.n_predict(style.kind) for task in TASKS)
     tails = [_tail(ask, style, task) for task in TASKS]
     longest = max(map(len, tails))
-    per_depth = [depth - longest + sum(map(len, tails)) + n_answers for depth in depths]
-    meter = Meter(progress, sum(per_depth))
-    results: list[TaskResult] = []
-    for depth in depths:
-        results += _suite(ask, style, depth, tails, seed, meter, cancel)
-    return tuple(results)
+    tail_tokens = sum(len(tail) + task.n_predict(style.kind) for task, tail in zip(TASKS, tails, strict=True))
+    meter = Meter(progress, sum(depth - longest + tail_tokens for depth in depths))
+    suite = _Suite(ask, style, tuple(tails), tail_tokens, seed, meter, cancel)
+    return tuple(result for depth in depths for result in suite.at(depth))
 
 
 def task_depth(usable: int, style: PromptStyle) -> int:
@@ -92,65 +89,68 @@ def task_depth(usable: int, style: PromptStyle) -> int:
     return deepest(usable, max(task.n_predict(style.kind) for task in TASKS))
 
 
-def _suite(
-    ask: Asking,
-    style: PromptStyle,
-    depth: int,
-    tails: list[list[int]],
-    seed: int,
-    meter: Meter,
-    cancel: Event | None,
-) -> list[TaskResult]:
-    longest = max(map(len, tails))
-    try:
-        haystack = build_haystack(ask, style, depth, seed=(seed,), plants=[_PLANT], keep_free=longest)
-        shared = haystack.upto(depth - longest)
-        ask.complete(
-            shared, 1, cache_prompt=True, on_progress=meter.prompt("tasks", len(shared)), cancel=cancel
-        )
-    except (RequestError, InputError) as error:
-        return [_refused(task, depth, str(error)) for task in TASKS]
-    meter.finish("tasks", len(shared))
-    return [
-        _one(ask, style, task, depth, haystack, tail, meter, cancel)
-        for task, tail in zip(TASKS, tails, strict=True)
-    ]
+@dataclass(frozen=True, slots=True)
+class _Suite:
+    """All tasks for one engine.
 
+    `tails` are the token ids of each task, what stands behind the haystack; `tail_tokens` counts them with the
+    room for their answers.
+    """
 
-def _one(
-    ask: Asking,
-    style: PromptStyle,
-    task: Task,
-    depth: int,
-    haystack: Haystack,
-    tail: list[int],
-    meter: Meter,
-    cancel: Event | None,
-) -> TaskResult:
-    n_predict = task.n_predict(style.kind)
-    try:
-        answer = ask.complete(
-            [*haystack.upto(depth - len(tail)), *tail],
-            n_predict,
-            cache_prompt=True,
-            stop=task.stop if style.kind == "raw" else (),
-            on_progress=meter.prompt(task.family, len(tail)),
-            cancel=cancel,
+    ask: Asking
+    style: PromptStyle
+    tails: tuple[list[int], ...]
+    tail_tokens: int
+    seed: int
+    meter: Meter
+    cancel: Event | None
+
+    def at(self, depth: int) -> list[TaskResult]:
+        """Every task at `depth`. What they share is sent first, so that each finds it in the prompt cache."""
+        longest = max(map(len, self.tails))
+        shared = depth - longest
+        try:
+            haystack = build_haystack(
+                self.ask, self.style, depth, seed=(self.seed,), plants=[_PLANT], keep_free=longest
+            )
+            on_progress = self.meter.prompt("tasks", shared)
+            self.ask.complete(
+                haystack.upto(shared), 1, cache_prompt=True, on_progress=on_progress, cancel=self.cancel
+            )
+        except (RequestError, InputError) as error:
+            self.meter.finish("tasks", shared + self.tail_tokens)
+            return [_refused(task, depth, str(error)) for task in TASKS]
+        self.meter.finish("tasks", shared)
+        return [self._one(task, depth, haystack, tail) for task, tail in zip(TASKS, self.tails, strict=True)]
+
+    def _one(self, task: Task, depth: int, haystack: Haystack, tail: list[int]) -> TaskResult:
+        n_predict = task.n_predict(self.style.kind)
+        try:
+            answer = self.ask.complete(
+                [*haystack.upto(depth - len(tail)), *tail],
+                n_predict,
+                cache_prompt=True,
+                stop=task.stop if self.style.kind == "raw" else (),
+                on_progress=self.meter.prompt(task.family, len(tail)),
+                cancel=self.cancel,
+            )
+        except RequestError as error:
+            return _refused(task, depth, str(error))
+        finally:
+            self.meter.finish(task.family, len(tail) + n_predict)
+        if answer.truncated:
+            return _refused(task, depth, f"the slot was full after {len(answer.tokens)} tokens of the answer")
+        why = task.grade(answer.text)
+        return TaskResult(
+            task=task.family,
+            family=task.family,
+            depth=depth,
+            passed=not why,
+            why=why,
+            text=answer.text,
+            tokens=answer.tokens,
+            timing=answer.timing,
         )
-    except RequestError as error:
-        return _refused(task, depth, str(error))
-    meter.finish(task.family, len(tail) + n_predict)
-    why = task.grade(answer.text)
-    return TaskResult(
-        task=task.family,
-        family=task.family,
-        depth=depth,
-        passed=not why,
-        why=why,
-        text=answer.text,
-        tokens=answer.tokens,
-        timing=answer.timing,
-    )
 
 
 def _refused(task: Task, depth: int, error: str) -> TaskResult:

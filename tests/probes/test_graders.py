@@ -68,11 +68,11 @@ def test_right(grade: graders.Grader, answer: str) -> None:
         (TIMER, '{"a":' * 100_000, "not valid JSON"),
         (LIST, "", "does not end with OVER"),
         (LIST, "* COPPER\n* GLASS", "does not end with OVER"),
-        (LIST, "* COPPER\nOVER", "1 items instead of 2"),
+        (LIST, "* COPPER\nOVER", "1 items, not 2"),
         (LIST, "* COPPER\n* Glass\nOVER", "line '* Glass' instead of '* GLASS'"),
         (LIST, "* GLASS\n* COPPER\nOVER", "line '* GLASS' instead of '* COPPER'"),
         (LIST, "- COPPER\n- GLASS\nOVER", "line '- COPPER' instead of '* COPPER'"),
-        (LIST, "Sure!\n* COPPER\n* GLASS\nOVER", "3 items instead of 2"),
+        (LIST, "Sure!\n* COPPER\n* GLASS\nOVER", "3 items, not 2"),
     ],
 )
 def test_wrong(grade: graders.Grader, answer: str, why: str) -> None:

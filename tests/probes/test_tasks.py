@@ -97,13 +97,22 @@ def test_a_depth_too_small_for_the_suite_is_an_error_of_its_tasks_alone() -> Non
 
 
 def test_a_depth_beyond_the_slot_is_an_error_of_its_tasks_alone() -> None:
-    ask = expert()
+    ask, watcher = expert(), Watcher()
     ask.slot = 600
-    results = run_tasks(ask, raw_style(ask), (400, 1500))
+    results = run_tasks(ask, raw_style(ask), (400, 1500), progress=watcher)
     assert all(r.passed for r in results[:4])
     for r in results[4:]:
         assert "exceeds" in r.error
         assert (r.passed, r.tokens, r.timing) == (False, (), None)
+    watcher.check()
+
+
+def test_an_answer_cut_short_by_a_full_slot_is_not_the_models_failure() -> None:
+    ask = expert()
+    ask.slot = 410
+    results = run_tasks(ask, raw_style(ask), (400,))
+    assert [r.error for r in results] == ["", *["the slot was full after 9 tokens of the answer"] * 3]
+    assert not any(r.why for r in results)
 
 
 def test_one_refused_task_leaves_the_others() -> None:
