@@ -36,7 +36,15 @@ def _body(facts: EngineFacts) -> Iterator[str]:
         each = f" of {slots.n_ctx_slot:,} tokens" if slots.n_ctx_slot is not None else ""
         yield f"slots      {slots.n_slots if slots.n_slots is not None else '?'}{each}{shared}{_at(slots.line)}"
     for key, value in (facts.actual or {}).items():
-        yield f"{key:<22} {value}"
+        yield f"{key:<22} {_value(value)}{_at(facts.lines.get(f'actual.{key}'))}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_value(v)}" for k, v in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
 def _context(context: ContextFacts) -> Iterator[str]:

@@ -47,7 +47,7 @@ RULES = (
     ),
     rule("new slot", r"new slot,? n_ctx(?:_slot)? = (\d+)", _new_slot),
     rule("model loaded", r"(?:llama_server|main|init): model loaded\b", ready),
-    weak("listening on", r"(?:server is )?listening on (?:http|unix)", ready),
+    weak("listening ", r"listening (?:on|at) (?:http|unix)", ready),
     rule("all slots are idle", "", ready),
     rule("| task", r"slot\s+(?:print_timing|launch_slot_|update_slots|release): id", ready),
     rule(

@@ -276,7 +276,7 @@ def _from_command(d: Draft, found: dict[str, Any]) -> None:
     found["kv_type"] = command.get("kv_type")
     on_gpu, total = d.memory.get("estimate", (None, None))
     found["layers_total"] = d.memory.get("model_layers", total)
-    found["layers_gpu"] = on_gpu
+    found["layers_gpu"] = 0 if command.get("n_gpu_layers") == 0 else on_gpu
 
 
 def _from_request(d: Draft, found: dict[str, Any]) -> None:
