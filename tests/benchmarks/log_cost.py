@@ -71,7 +71,9 @@ def main() -> None:
         large(path, source, mib)
         bare, ours = seconds(loop, path), seconds(parse, path)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{mib} MiB: line loop {bare:.3f} s, kvtui {ours:.3f} s ({ours / bare:.1f} times), peak {peak:.0f} MiB")
+    print(
+        f"{mib} MiB: line loop {bare:.3f} s, kvtui {ours:.3f} s ({ours / bare:.1f} times), peak {peak:.0f} MiB"
+    )
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     started = time.perf_counter()
     subprocess.run(

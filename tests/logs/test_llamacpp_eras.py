@@ -154,6 +154,7 @@ PREFIXES = (
     "[2025-03-01 12:00:00][DEBUG] {}",
     "\x1b[36m{}\x1b[0m",
     '{{"type":"log","time":1,"level":"info","msg":"{}\\n"}}',
+    'llm-1  | {{"type":"log","time":1,"level":"info","msg":"{}\\n"}}',
     '{{"__CURSOR":"s=1","MESSAGE":"{}","PRIORITY":"6"}}',
     '{{"log":"{}\\n","stream":"stderr","time":"2026-05-14T22:14:31Z"}}',
 )
