@@ -29,6 +29,7 @@ class Work:
     """
 
     def __init__(self, job: Job, mailbox: Mailbox) -> None:
+        self.error: KvtuiError | None = None
         self._job = job
         self._mailbox = mailbox
         self._cancel = threading.Event()
@@ -77,6 +78,7 @@ class Work:
         except Cancelled:
             pass
         except KvtuiError as error:
+            self.error = error
             self._mailbox.failure(error.line())
         finally:
             self._mailbox.ended()
