@@ -10,7 +10,18 @@ import sys
 
 import pytest
 
-HEAVY = {"textual", "rich", "httpx", "numpy", "gguf", "pynvml", "psutil", "msgspec", "asyncio", "platformdirs"}
+HEAVY = {
+    "textual",
+    "rich",
+    "httpx",
+    "numpy",
+    "gguf",
+    "pynvml",
+    "psutil",
+    "msgspec",
+    "asyncio",
+    "platformdirs",
+}
 
 SPY = """
 import json, sys
@@ -37,7 +48,9 @@ def test_help_and_version_import_nothing_heavy(argv: tuple[str, ...]) -> None:
 
 def cpu_ms(*argv: str) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", "kvtui", *argv], stdout=subprocess.DEVNULL, check=True, env=dict(os.environ))
+    subprocess.run(
+        [sys.executable, "-m", "kvtui", *argv], stdout=subprocess.DEVNULL, check=True, env=dict(os.environ)
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return 1000 * (after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
 

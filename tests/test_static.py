@@ -12,7 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run(*command: str) -> None:
-    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
 
 
@@ -37,7 +39,12 @@ def test_arrows_point_one_way() -> None:
 
 def test_the_project_stands_alone() -> None:
     outside = "../" + "shared"
-    files = [p for folder in ("kvtui", "tests", "presets", ".ci") for p in (ROOT / folder).rglob("*") if p.is_file()]
+    files = [
+        p
+        for folder in ("kvtui", "tests", "presets", ".ci")
+        for p in (ROOT / folder).rglob("*")
+        if p.is_file()
+    ]
     assert files
     guilty = [p for p in [*files, ROOT / "README.md"] if outside.encode() in p.read_bytes()]
     assert not guilty
