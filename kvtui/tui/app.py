@@ -155,10 +155,9 @@ class KvtuiApp(App[int], inherit_bindings=False):
         self._looked = time.monotonic()
         batch = self.mailbox.take()
         changed = self._take(batch)
-        screen = self.screen
-        if not isinstance(screen, KvtuiScreen):
-            return
-        screen.draw(live=changed or second, log=bool(batch.log) or changed)
+        screen = self.screen_stack[-1] if self.screen_stack else None
+        if isinstance(screen, KvtuiScreen):
+            screen.draw(live=changed or second, log=bool(batch.log) or changed)
 
     def _take(self, batch: Batch) -> bool:
         live = self.live
@@ -190,7 +189,7 @@ class KvtuiApp(App[int], inherit_bindings=False):
         live.working = False
         live.question = None
         if live.failure and live.state is None and not self.from_start:
-            self.startup_error = KvtuiError(live.failure)
+            self.startup_error = (self.work.error if self.work else None) or KvtuiError(live.failure)
             self.leave(FAILED)
         elif live.state is not None and live.state.verdict is not None:
             from kvtui.tui.screens.details import VerdictScreen

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 LOG_LINES = 5000
 BUCKETS = 512
 FIRST_BUCKET_S = 0.5
+LATE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,9 @@ class Trace:
     A column once drawn stays as it is until the length doubles, so a live chart costs one column a second.
     """
 
-    def __init__(self, host: bool) -> None:
+    def __init__(self, host: bool, width_s: float = FIRST_BUCKET_S) -> None:
         self.host = host
-        self.width_s = FIRST_BUCKET_S
+        self.width_s = width_s
         self.buckets: list[Bucket] = []
         self.peak: int | None = None
         self.peak_phase: Phase | None = None
@@ -64,8 +66,11 @@ class Trace:
             self.buckets = [_merge(a, b) for a, b in pairs]
             self.width_s *= 2
             index = int((sample.t - self._start) / self.width_s)
-        while len(self.buckets) < index:
-            self.buckets.append(Bucket(None, sample.phase))
+        if len(self.buckets) < index:
+            # A sampler that was merely late left no gap; one that was silent for long did.
+            late = (index - len(self.buckets)) * self.width_s < LATE_S
+            filler = self.buckets[-1] if late else Bucket(None, sample.phase)
+            self.buckets += [filler] * (index - len(self.buckets))
         here = Bucket(value, sample.phase)
         if len(self.buckets) == index:
             self.buckets.append(here)
@@ -73,11 +78,13 @@ class Trace:
             self.buckets[-1] = _merge(self.buckets[-1], here)
 
     def columns(self, count: int) -> list[Bucket]:
-        """The trace as at most `count` columns; neighbours are joined two, four, .. at a time."""
-        buckets = self.buckets
-        while len(buckets) > max(count, 1):
-            buckets = [_merge(a, b) for a, b in zip(buckets[::2], [*buckets[1::2], None], strict=False)]
-        return buckets
+        """The trace as at most `count` columns, each of the same number of neighbouring spans."""
+        together = -(-len(self.buckets) // max(count, 1))
+        if together <= 1:
+            return self.buckets
+        return [
+            reduce(_merge, self.buckets[at : at + together]) for at in range(0, len(self.buckets), together)
+        ]
 
 
 def _merge(a: Bucket, b: Bucket | None) -> Bucket:
@@ -89,8 +96,14 @@ def _merge(a: Bucket, b: Bucket | None) -> Bucket:
 
 def trace_of(run: RunRecord | None, host: bool) -> Trace:
     """The chart of a run that is over, from its recorded series; empty without one."""
-    trace = Trace(host)
-    for sample in run.memory.series if run and run.memory else ():
+    return trace_of_series(run.memory.series if run and run.memory else (), host)
+
+
+def trace_of_series(series: Sequence[Sample], host: bool) -> Trace:
+    """The chart of a recorded series, whose readings are thinned: a span is never shorter than two of them."""
+    span = series[-1].t - series[0].t if series else 0.0
+    trace = Trace(host, max(FIRST_BUCKET_S, 2 * span / max(len(series), 1)))
+    for sample in series:
         trace.add(sample)
     return trace
 

@@ -9,7 +9,7 @@ from kvtui.core.units import duration
 from kvtui.tui.lines import EMPTY, Line, Span, labelled, line, wrap
 from kvtui.tui.live import Live
 from kvtui.tui.view_next import verdict_title
-from kvtui.tui.view_runs import table
+from kvtui.tui.view_runs import reasons, table
 
 
 def verdict(live: Live, cells: int) -> list[Line]:
@@ -27,6 +27,8 @@ def verdict(live: Live, cells: int) -> list[Line]:
     out += [line(row) for path in live.reports for row in wrap(str(path), cells)] or [
         line(Span("being written", "dim"))
     ]
+    if found := reasons(state, cells):
+        out += [EMPTY, line(Span("Findings", "title")), *found]
     for text in v.not_measured:
         out += labelled("open", f"not measured: {text}", cells)
     out += [EMPTY, line(Span("Runs", "title"), Span(f"  whole procedure {duration(state.wall_s)}", "dim"))]

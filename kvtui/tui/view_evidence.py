@@ -41,9 +41,12 @@ def setting(
     if not lines:
         text = run.facts.texts.get(check.line, "")
         out += labelled("proof", f"line {check.line} of the log of run {run.number}", cells)
-        return [*out, *view_log.rows([text], check.line, {check.line: ""}, cells)]
+        return [*out, *view_log.whole_row(text, check.line, cells)]
     out.append(line(Span(f"Line {check.line} of {clip(file, cells - 20)}", "title")))
-    return [*out, *view_log.rows(lines, first, {check.line: ""}, cells)]
+    for number, text in enumerate(lines, first):
+        proves = number == check.line
+        out += view_log.whole_row(text, number, cells) if proves else [view_log.row(text, number, {}, cells)]
+    return out
 
 
 def neighbourhood(lines: Sequence[str], number: int, around: int = AROUND) -> tuple[list[str], int]:

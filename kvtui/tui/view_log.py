@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from kvtui.core.text import clean, clip
 from kvtui.procedure.checks import setting_checks
 from kvtui.session.state import RunRecord
-from kvtui.tui.lines import Line, Span, fit, line
+from kvtui.tui.lines import Line, Span, fit, line, wrap
 
 
 def proving(run: RunRecord | None) -> dict[int, str]:
@@ -34,3 +34,10 @@ def row(text: str, number: int, marks: Mapping[int, str], cells: int) -> Line:
     return fit(
         line(Span(f"{number:>5} ", "dim"), mark, Span(clip(clean(text), max(cells - 8, 1)), tone)), cells
     )
+
+
+def whole_row(text: str, number: int, cells: int) -> list[Line]:
+    """A line that proves something, wrapped instead of cut: the proof may stand at its end."""
+    rows = wrap(clean(text), max(cells - 8, 1)) or [""]
+    head = line(Span(f"{number:>5} ", "dim"), Span("▶ ", "accent"))
+    return [line(head if n == 0 else " " * 8, Span(r, "strong")) for n, r in enumerate(rows)]

@@ -52,7 +52,8 @@ def scale_top(state: SessionState, trace: Trace) -> int:
         if run.memory is not None and run.memory.highest is not None:
             seen.append(run.memory.highest.engine_bytes or 0)
         if run.forecast is not None:
-            seen.append(run.forecast.total_bytes or 0)
+            parts = (run.forecast.weights_bytes or 0) + (run.forecast.kv_bytes or 0)
+            seen.append(max(run.forecast.total_bytes or 0, parts))
     return min(round_up(max(*seen, 64 * MIB)), device.total_bytes)
 
 
@@ -126,13 +127,13 @@ def _runs(levels: list[int], ground: str, width: int) -> Line:
 
 
 def phase_row(buckets: list[Bucket]) -> str:
-    """Where each phase begins; a name that would run into the next is left out."""
-    starts = [(0, b.phase) for b in buckets[:1]]
-    starts += [(n, b.phase) for n, (a, b) in enumerate(pairwise(buckets), 1) if a.phase != b.phase]
-    row = ""
-    for at, phase in starts:
-        if at >= len(row) + (1 if row else 0):
-            row = row.ljust(at) + phase
+    """Each phase by name where it begins, if it lasts as long as its name; the last one always."""
+    starts = [n for n, b in enumerate(buckets) if n == 0 or b.phase != buckets[n - 1].phase]
+    row, last = "", ""
+    for at, end in pairwise([*starts, len(buckets)]):
+        phase = buckets[at].phase
+        if phase != last and at >= len(row) and (len(phase) < end - at or end == len(buckets)):
+            row, last = row.ljust(at) + phase, phase
     return row
 
 

@@ -11,7 +11,7 @@ from kvtui.tui.view_run import purpose_of
 KIND = {"run": "Next", "stop": "Stop here", "will-not-help": "This will not help", "skip": "Skip"}
 CHANGE_ROWS = 5
 VERDICT_TONE = {"done": "good", "findings": "warn", "failed": "bad", "stopped": "warn"}
-VERDICT_MARK = {"done": "✓", "findings": "?", "failed": "✗", "stopped": "»"}
+VERDICT_MARK = {"done": "✓", "findings": "!", "failed": "✗", "stopped": "»"}
 
 
 def title(live: Live, rows: int) -> Line:

@@ -14,6 +14,7 @@ from kvtui.tui.view_marks import CHECK, DIFFERS, PROVEN
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 ONE_LINE_CELLS = 54
+ROOMY_CELLS = 64
 ORDER = {"differs": 0, "unproven": 1, "proven": 2}
 
 
@@ -149,13 +150,15 @@ def results(run: RunRecord | None, cells: int, rows: int) -> list[Line]:
         return []
     parts = [
         line(
-            Span(f" {tokens(s.depth)} deep ", "dim"),
-            Span(" prompt ", "dim"), rate(s.prompt_tps),
-            Span("  decode ", "dim"), rate(s.decode_tps),
-            Span("  first token ", "dim"), duration(s.first_token_s),
+            Span(f" at {tokens(s.depth)}  prompt ", "dim"),
+            rate(s.prompt_tps).removesuffix(" t/s"),
+            Span("  decode ", "dim"),
+            rate(s.decode_tps),
+            Span("  first token " if cells >= ROOMY_CELLS else "  first ", "dim"),
+            duration(s.first_token_s),
         )
         for s in sorted(run.speeds, key=lambda s: -s.depth)
-    ]  # fmt: skip
+    ]
     graded = _graded(run)
     if not parts or not graded:
         return [fit(p, cells) for p in [*parts, *([graded] if graded else [])][:rows]]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from kvtui.core.findings import Finding
 from kvtui.core.units import duration, rate, size, tokens
 from kvtui.session.state import RunRecord, SessionState
-from kvtui.tui.lines import Line, Span, columns, line, tint
+from kvtui.tui.lines import Line, Span, columns, labelled, line, tint
 from kvtui.tui.view_marks import RUN, RUN_LOST, RUN_NOW
 from kvtui.tui.view_run import purpose_of
 
 Column = tuple[str, int]
 COLUMNS: tuple[Column, ...] = (
     ("run", -3),
-    ("changed", 26),
+    ("changed", 29),
     ("state", 11),
     ("context", -8),
     ("KV types", -10),
@@ -65,18 +66,19 @@ def values_of(run: RunRecord) -> dict[str, Line]:
 
 
 def reasons(state: SessionState | None, cells: int) -> list[Line]:
-    """Why runs failed or do not count, and the findings of each."""
+    """Why runs do not count, then what was found, each finding once with the runs that show it."""
     out: list[Line] = []
+    found: dict[str, tuple[Finding, list[int]]] = {}
     for run in state.runs if state else ():
         if run.reason and run.outcome != "ok":
-            out.append(line(Span(f" run {run.number} ", "strong"), run.reason))
-        out += [
-            line(
-                Span(f" run {run.number} ", "dim"),
-                Span(f.title, "bad" if f.severity == "error" else "warn"),
-                f"  {f.why}",
-            )
-            for f in run.findings
-            if f.severity != "info"
-        ]
+            out += labelled(f"run {run.number}", run.reason, cells)
+        for finding in run.findings:
+            if finding.severity != "info":
+                found.setdefault(finding.title, (finding, []))[1].append(run.number)
+    for title, (finding, runs) in found.items():
+        mark = Span("✗ error  ", "bad") if finding.severity == "error" else Span("! warning ", "warn")
+        where = f"run{'s' if len(runs) > 1 else ''} {', '.join(map(str, runs))}"
+        out.append(line(mark, Span(title, "strong"), Span(f"  {where}", "dim")))
+        out += labelled("", finding.why, cells)
+        out += labelled("change", finding.next, cells) if finding.next else []
     return out

@@ -21,7 +21,7 @@ def _own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvtui.tui.render.UNICODE", True)
 
 
-async def until(pilot: Pilot[int], what: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(pilot: Pilot[int], what: Callable[[], object], seconds: float = 40.0) -> None:
     """Let the app work until `what()` is true; fails when it never is."""
     end = time.monotonic() + seconds
     while not what():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -294,38 +295,41 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-async def test_hostile_names_are_drawn_and_obeyed_nowhere(tmp_path: Path, name: str) -> None:
-    from dataclasses import replace
-
-    events = story.story()
-    started = events[0]
-    assert isinstance(started, ev.SessionStarted)
-    model = replace(started.model, name=name, file_name=name)
-    advice = story.advice(name, why=name, risk=name, before=name, after=name, effect=name, command=name)
+async def test_hostile_names_are_drawn_and_obeyed_nowhere(tmp_path: Path) -> None:
+    started = story.started()
+    model = replace(started.model, name=" ".join(HOSTILE), file_name=HOSTILE[1])
 
     class Hostile(story.StoryTuning):
         def __init__(self) -> None:
             self.store = SessionStore.create(replace(started, model=model), tmp_path)
             self._pace = 0.0
-            self._events = [ev.StepStarted(story.AT, 1), ev.Recommended(story.AT, 1, None, advice)]
-            self._events += [
-                ev.Decided(story.AT, 1, "accept", "operator"),
-                *story.run_events(1, 1, name, story.BASE),
-            ]
+            self._events = [ev.StepStarted(story.AT, 1)]
+            for n, name in enumerate(HOSTILE, 1):
+                advice = story.advice(
+                    name, why=name, risk=name, before=name, after=name, effect=name, command=name
+                )
+                self._events += [
+                    ev.Recommended(story.AT, 1, None, advice),
+                    ev.Decided(story.AT, 1, "accept", "operator"),
+                ]
+                self._events += story.run_events(n, 1, name, replace(story.BASE, type_k=name))
 
     app = KvtuiApp(lambda note: Hostile())  # type: ignore[arg-type,return-value]
-    async with app.run_test(size=(150, 40)) as pilot:
-        await until(pilot, asked(app))
-        await pilot.press("n")
-        await pilot.pause()
-        await pilot.press("escape", "y", "a")
-        await until(pilot, lambda: app.live.run is not None and app.live.run.outcome)
-        await pilot.press("r")
-        await pilot.pause()
-        await pilot.press("escape", "ctrl+p")
-        await pilot.pause()
-        assert all(c.isprintable() or c == "\n" for c in screen_text(app))
+    async with app.run_test(size=(150, 40), notifications=True) as pilot:
+        for n in range(len(HOSTILE)):
+            await until(pilot, asked(app))
+            for keys in (
+                ("n",),
+                ("escape", "y"),
+                ("c",),
+                ("escape", "r"),
+                ("escape", "l"),
+                ("escape", "ctrl+p"),
+            ):
+                await pilot.press(*keys)
+                assert all(c.isprintable() or c == "\n" for c in screen_text(app))
+            await pilot.press("escape", "a")
+            await until(pilot, lambda n=n: len(app.live.state.runs) > n and app.live.run.outcome)
         assert app.return_value is None
 
 

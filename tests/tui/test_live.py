@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kvtui.gpu.samples import PHASES, Sample
 from kvtui.session.state import fold
-from kvtui.tui.live import BUCKETS, Live, Trace, trace_of
+from kvtui.tui.live import BUCKETS, Live, Trace, trace_of, trace_of_series
 from tests.tui import story
 
 VALUES = st.lists(st.one_of(st.none(), st.integers(0, 1 << 40)), max_size=120)
@@ -42,11 +42,24 @@ def test_a_long_run_doubles_its_spans_and_earlier_columns_stay() -> None:
     assert trace.columns(60)[: len(before) - 1] == before[:-1]
 
 
-def test_a_gap_between_readings_stays_empty() -> None:
+def test_a_silent_sampler_leaves_a_gap_and_a_late_one_does_not() -> None:
     trace = Trace(host=True)
-    trace.add(Sample(0.0, "load", 10, None, None, "rss"))
-    trace.add(Sample(2.1, "load", 30, None, None, "rss"))
-    assert [b.value for b in trace.buckets] == [10, None, None, None, 30]
+    for t, value in ((0.0, 10), (1.6, 30), (6.1, 40)):
+        trace.add(Sample(t, "load", value, None, None, "rss"))
+    values = [b.value for b in trace.buckets]
+    assert values[:4] == [10, 10, 10, 30]
+    assert values[4:12] == [None] * 8
+    assert values[12:] == [40]
+
+
+def test_an_unreadable_sample_is_a_gap_and_not_a_zero() -> None:
+    trace = traced([5, None, None, 7], every=0.5)
+    assert [b.value for b in trace.buckets] == [5, None, None, 7]
+
+
+def test_a_recorded_series_has_no_gaps_from_its_thinning() -> None:
+    series = [Sample(n * 1.3, "decode", 5, None, None, "rss") for n in range(100)]
+    assert all(b.value == 5 for b in trace_of_series(series, True).buckets)
 
 
 def test_on_a_gpu_the_chart_shows_the_whole_device() -> None:

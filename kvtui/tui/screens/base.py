@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.screen import ModalScreen, Screen
 
 from kvtui.tui.actions import Action, everywhere, footer, of_scope
@@ -70,11 +72,13 @@ class KvtuiScreen(Screen[None]):
         """Bring the screen up to date; nothing before it has its widgets."""
         if not self.is_mounted:
             return
-        if live:
-            self.show_live()
-            self.show_footer()
-        if log:
-            self.show_log()
+        # A screen that is being taken down loses its widgets one by one before it is told.
+        with suppress(NoMatches):
+            if live:
+                self.show_live()
+                self.show_footer()
+            if log:
+                self.show_log()
 
     def on_screen_resume(self) -> None:
         """The screen is on top again: it may have missed a lot."""

@@ -200,7 +200,6 @@ class LogScreen(DetailScreen):
 
     def on_mount(self) -> None:
         """A run that is not live is read from its file."""
-        super().on_mount()
         live = self.live
         if not live.log and live.folder is not None and live.run is not None:
             files.read_log(self, live.folder, live.run)
@@ -266,7 +265,6 @@ class TextScreen(DetailScreen):
 
     def on_mount(self) -> None:
         """The report is made beside the screen, not on it."""
-        super().on_mount()
         files.render_report(self, self._folder)
 
     def on_loaded(self, message: Loaded) -> None:

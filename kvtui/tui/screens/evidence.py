@@ -28,7 +28,6 @@ class EvidenceScreen(DetailScreen):
 
     def on_mount(self) -> None:
         """The log is read beside the screen."""
-        super().on_mount()
         run = self.live.state.run(self._run) if self.live.state else None
         if self.live.folder is not None and run is not None and self._subject not in ("speed", "memory"):
             files.read_log(self, self.live.folder, run)

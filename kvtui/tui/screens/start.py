@@ -53,9 +53,9 @@ def session_line(folder: Path, state: SessionState) -> Line:
     done = sum(s.outcome is not None for s in state.steps)
     runs = sum(r.outcome is not None for r in state.runs)
     model = f"{state.started.model.name or state.started.model.file_name} {state.started.model.quant}"
-    end = state.verdict.title if state.verdict else f"{done} of 5 steps, {runs} runs"
+    end = state.verdict.title if state.verdict else f"{done}/5 steps, {runs} runs"
     when = state.started.at[:16].replace("T", " ")
-    return line(fit(line(when), 18), fit(line(Span(model, "strong")), 30), " ", end)
+    return line(fit(line(when), 17), fit(line(Span(model, "strong")), 26), " ", end)
 
 
 class StartScreen(KvtuiScreen):
@@ -134,7 +134,7 @@ class StartScreen(KvtuiScreen):
 
 
 def _option(name: str, title: str, text: Line) -> Option:
-    return Option(content(line(" ", fit(line(Span(title, "strong")), 15), text)), id=name)
+    return Option(content(line(" ", fit(line(Span(title, "strong")), 14), text)), id=name)
 
 
 class SessionsScreen(KvtuiScreen):
