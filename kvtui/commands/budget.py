@@ -11,9 +11,10 @@ from kvtui.commands.budget_card import ASSUMED_RUNTIME_GIB, DEFAULT_MARGIN_GIB, 
 from kvtui.commands.budget_json import document, pair_rows
 from kvtui.commands.output import json_out, out
 from kvtui.core.errors import InputError
-from kvtui.model.context import ContextPlan, ContextRequest, plan
+from kvtui.model.context import ContextPlan, plan
 from kvtui.model.geometry import geometry
 from kvtui.model.header import read_header
+from kvtui.model.request import ContextRequest
 from kvtui.model.weights import place
 
 FITS, OVER = 0, 1

@@ -17,9 +17,10 @@ from kvtui.core.errors import InputError, ModelFileError
 from kvtui.core.text import clean, clip, width
 from kvtui.core.units import size, tokens
 from kvtui.model.budget import largest_context
-from kvtui.model.context import ContextRequest, plan
+from kvtui.model.context import plan
 from kvtui.model.geometry import Geometry, geometry
 from kvtui.model.header import read_header
+from kvtui.model.request import ContextRequest
 from kvtui.model.weights import place
 
 MAX_MODELS = 1000

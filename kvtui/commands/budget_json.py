@@ -7,10 +7,11 @@ from typing import Any
 
 from kvtui.commands.budget_card import Money
 from kvtui.model.budget import LargestContext, largest_context
-from kvtui.model.context import ContextPlan, ContextRequest, plan
+from kvtui.model.context import ContextPlan, plan
 from kvtui.model.extras import extras
 from kvtui.model.geometry import Geometry
 from kvtui.model.header import Header
+from kvtui.model.request import ContextRequest
 from kvtui.model.weights import WeightPlacement
 
 TYPE_PAIRS = (("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0"))

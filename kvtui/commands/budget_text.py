@@ -9,10 +9,11 @@ from kvtui.core.text import clip
 from kvtui.core.units import size, tokens
 from kvtui.model.budget import LargestContext
 from kvtui.model.cache_types import CACHE_TYPES
-from kvtui.model.context import ContextPlan, ContextRequest
+from kvtui.model.context import ContextPlan
 from kvtui.model.extras import extras
 from kvtui.model.geometry import Geometry
 from kvtui.model.header import Header
+from kvtui.model.request import ContextRequest
 from kvtui.model.weights import WeightPlacement
 
 WIDTH = 80

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kvtui.model.context import PAD, ContextRequest, plan
+from kvtui.model.context import PAD, plan
 from kvtui.model.geometry import Geometry
+from kvtui.model.request import ContextRequest
 
 MAX_SEARCH = 1 << 31
 

@@ -9,30 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvtui.core.config import FlashAttn
 from kvtui.core.units import tokens
 from kvtui.model.cache_types import CACHE_TYPES, UPSTREAM, CacheType, row_bytes
 from kvtui.model.geometry import Geometry
 from kvtui.model.refusals import flash_attention, refusal
+from kvtui.model.request import ContextRequest
 from kvtui.model.shapes import CacheShape, Exactness, LayerWidth
 
 PAD = 256
 F32 = 4
-
-
-@dataclass(frozen=True, slots=True)
-class ContextRequest:
-    """What is asked, in llama-server's terms. `ctx` tokens in all (0: the trained context)."""
-
-    ctx: int
-    n_seq_max: int = 1
-    n_ubatch: int = 512
-    n_batch: int = 2048
-    kv_unified: bool = False
-    swa_full: bool = False
-    type_k: str = "f16"
-    type_v: str = "f16"
-    flash_attn: FlashAttn = "auto"
 
 
 @dataclass(frozen=True, slots=True)

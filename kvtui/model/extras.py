@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvtui.model.cache_types import CACHE_TYPES
-from kvtui.model.context import ContextPlan, ContextRequest
+from kvtui.model.context import ContextPlan
 from kvtui.model.geometry import Geometry
+from kvtui.model.request import ContextRequest
 
 PROMPT_CACHE_BYTES = 8192 << 20
 CHECKPOINTS_PER_SLOT = 32

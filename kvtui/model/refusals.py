@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from kvtui.model.cache_types import CACHE_TYPES, CacheType
 
 if TYPE_CHECKING:
-    from kvtui.model.context import ContextRequest
     from kvtui.model.geometry import Geometry
+    from kvtui.model.request import ContextRequest
 
 MAX_SEQUENCES = 256
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvtui.core.config import RunConfig
-from kvtui.model.context import ContextPlan, ContextRequest, plan
+from kvtui.model.context import ContextPlan, plan
 from kvtui.model.geometry import Geometry, geometry
 from kvtui.model.header import Header, read_header
+from kvtui.model.request import ContextRequest
 from kvtui.model.weights import place
 from kvtui.session.records import Forecast
 from kvtui.session.state import RunRecord, SessionState

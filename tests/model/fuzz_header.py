@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvtui.core.errors import ModelFileError
-from kvtui.model.context import ContextRequest, plan
+from kvtui.model.context import plan
 from kvtui.model.geometry import geometry
 from kvtui.model.header import read_header
+from kvtui.model.request import ContextRequest
 from kvtui.model.weights import place
 from tests.model.gguf_bytes import gguf, model, tensor
 

@@ -8,7 +8,8 @@ import pytest
 
 from kvtui.core.units import GIB
 from kvtui.model.budget import Assumptions, budget, largest_context
-from kvtui.model.context import ContextRequest, plan
+from kvtui.model.context import plan
+from kvtui.model.request import ContextRequest
 
 LLAMA_32 = {"block_count": 32, "attention__head_count": 32, "attention__head_count_kv": 8}
 LLAMA_64 = {

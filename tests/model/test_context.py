@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtui.model.cache_types import UPSTREAM
-from kvtui.model.context import ContextRequest, plan
+from kvtui.model.context import plan
 from kvtui.model.geometry import Geometry
+from kvtui.model.request import ContextRequest
 from kvtui.model.shapes import CacheShape, LayerWidth
 
 GeometryOf = Callable[..., Geometry]

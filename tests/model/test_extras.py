@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kvtui.model.context import ContextRequest, plan
+from kvtui.model.context import plan
 from kvtui.model.extras import Extra, extras
 from kvtui.model.geometry import Geometry
+from kvtui.model.request import ContextRequest
 
 GeometryOf = Callable[..., Geometry]
 MIB = 1 << 20

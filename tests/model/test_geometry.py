@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from kvtui.model.context import ContextPlan, ContextRequest, plan
+from kvtui.model.context import ContextPlan, plan
 from kvtui.model.families import ARCHITECTURES
 from kvtui.model.geometry import Geometry, geometry
 from kvtui.model.header import Header, read_header
+from kvtui.model.request import ContextRequest
 from tests.model.gguf_bytes import gguf, write
 
 MIB = 1 << 20
