@@ -93,6 +93,9 @@ def _lines(event: ev.Event, state: SessionState) -> Iterator[str]:
             if advice.variable:
                 effect = advice.effect or "effect unknown"
                 yield f"        change {advice.variable} {advice.before} -> {advice.after} ({effect})"
+        case ev.RunStarted(missing=missing):
+            for option in missing:
+                yield f"  this build does not know {option.option}, so there is no proof of {option.lost}"
         case ev.EngineReady(run=number, load_s=load):
             yield f"  run {number}: ready after {duration(load)}"
             run = state.run(number)

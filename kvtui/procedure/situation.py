@@ -56,11 +56,12 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """A step's gate is decided."""
+    """A step's gate is decided. `advice` says what would not help, where something else is to be expected."""
 
     step: int
     outcome: StepOutcome
     summary: str
+    advice: Recommendation | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,10 @@ def subject(context: int) -> str:
 
 
 def stages(sit: Situation) -> tuple[int, ...]:
-    """The planned contexts up to the target, the target included, ascending."""
+    """The planned contexts up to the target, the target included, ascending; all live tokens must fit in one."""
     target = sit.plan.target_context
+    if sit.plan.max_live_tokens is not None:
+        target = min(target or sit.plan.max_live_tokens, sit.plan.max_live_tokens)
     planned = {s for s in sit.plan.stages if target is None or s <= target}
     return tuple(sorted(planned | ({target} if target else set())))
 

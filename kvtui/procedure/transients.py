@@ -19,6 +19,7 @@ from kvtui.procedure.stages import (
     why_not,
 )
 from kvtui.procedure.variables import BY_NAME
+from kvtui.session.records import Recommendation
 from kvtui.session.state import RunRecord
 
 
@@ -191,20 +192,31 @@ _NOT_MEMORY: dict[Cause, str] = {
 
 def _give_up(sit: Situation, trouble: _Trouble) -> Close:
     """The end of the step with trouble that nothing here cures."""
-    if trouble.cause in _NOT_MEMORY:
-        measured = _measured(sit)
-        text = "; ".join([f"{tokens(trouble.config.n_ctx)}: {_NOT_MEMORY[trouble.cause]}", *measured])
-        return Close(5, "passed" if measured else "not-needed", text)
+    wanted = tokens(trouble.beyond or trouble.config.n_ctx)
     best = highest_stable(sit)
     holds = f"{tokens(best.config.n_ctx)} is what holds" if best is not None else "no context holds"
-    wanted = tokens(trouble.beyond or trouble.config.n_ctx)
+    if trouble.cause in _NOT_MEMORY:
+        measured = _measured(sit)
+        text = "; ".join([f"{wanted}: {_NOT_MEMORY[trouble.cause]}", *measured])
+        advice = _will_not_help(wanted, _NOT_MEMORY[trouble.cause], WILL_NOT_HELP[trouble.cause])
+        return Close(5, "passed" if measured else "not-needed", text, advice)
     price = (
         "; CPU offload would make room at the price of decode speed"
         if trouble.cause in ("kv", "margin")
         else ""
     )
     solved = any(sit.stable(r).ok for r in _attempts(sit))
-    return Close(5, "passed" if solved else "failed", f"nothing left to change for {wanted}: {holds}{price}")
+    text = f"nothing left to change for {wanted}: {holds}{price}"
+    advice = _will_not_help(
+        wanted, f"every lever for it was tried or cannot make the room; {holds}{price}", ()
+    )
+    return Close(5, "passed" if solved else "failed", text, advice)
+
+
+def _will_not_help(wanted: str, why: str, not_this: tuple[str, ...]) -> Recommendation:
+    return Recommendation(
+        kind="will-not-help", title=f"Nothing here brings {wanted}", why=why, not_this=not_this
+    )
 
 
 def _concurrency(sit: Situation, best: RunRecord) -> Action | None:

@@ -15,6 +15,7 @@ from kvtui.procedure.next_action import next_action
 from kvtui.procedure.oracle import Oracle
 from kvtui.procedure.situation import Close, Finish, Launch, Situation, Skip
 from kvtui.session import events as ev
+from kvtui.session.records import Recommendation, Verdict
 from kvtui.session.state import SessionState
 from kvtui.session.store import SessionStore, now
 
@@ -52,8 +53,11 @@ class Tuning:
             case Finish(verdict):
                 wall, own = time.monotonic() - began, time.process_time() - cpu
                 earlier = sum(r.wall_s for r in self.store.state.runs) if self.store.state.resumed else 0.0
+                tell(ev.Recommended(now(), 5, _last_run(self.store.state), stop_here(verdict)))
                 tell(ev.SessionFinished(now(), verdict, wall_s=wall, own_cpu_s=own, notes=_notes(earlier)))
-            case Close(number, outcome, summary):
+            case Close(number, outcome, summary, advice):
+                if advice is not None:
+                    tell(ev.Recommended(now(), number, _last_run(self.store.state), advice))
                 tell(ev.StepFinished(now(), number, outcome, summary))
             case Skip(context, reason):
                 tell(ev.StageSkipped(now(), context, reason))
@@ -69,7 +73,7 @@ class Tuning:
         cancel: Flag,
         tell: Callable[[ev.Event], None],
     ) -> None:
-        last = self.store.state.runs[-1].number if self.store.state.runs else None
+        last = _last_run(self.store.state)
         tell(ev.Recommended(now(), launch.step, last, launch.advice))
         decision = replace(decider.decide(launch.advice, self.store.state), at=now(), subject=launch.subject)
         if decision.choice == "change":
@@ -85,6 +89,18 @@ class Tuning:
                 launch=launch,
                 number=(last or 0) + 1,
             ).execute()
+
+
+def stop_here(verdict: Verdict) -> Recommendation:
+    """The last recommendation of a session: nothing more to launch."""
+    title = verdict.title if verdict.config is None else f"Stop here: {verdict.title}"
+    return Recommendation(
+        kind="stop", title=title, why=verdict.why, command=verdict.command, config=verdict.config
+    )
+
+
+def _last_run(state: SessionState) -> int | None:
+    return state.runs[-1].number if state.runs else None
 
 
 def _notes(earlier_s: float) -> tuple[str, ...]:

@@ -121,6 +121,7 @@ class Play:
     plan: Preset = field(default_factory=lambda: load_preset("coding-agent"))
     choose: Callable[[Recommendation, SessionState], ev.Decided] | None = None
     launches: list[Launch] = field(default_factory=list)
+    advice: list[Recommendation] = field(default_factory=list)
 
     def run(self) -> SessionState:
         oracle = Oracle(header_of(self.card), geometry(header_of(self.card)))
@@ -154,7 +155,9 @@ class Play:
         match action:
             case Finish(verdict):
                 return self._tell(state, ev.SessionFinished(AT, verdict))
-            case Close(number, outcome, summary):
+            case Close(number, outcome, summary, advice):
+                if advice is not None:
+                    self.advice.append(advice)
                 return self._tell(state, ev.StepFinished(AT, number, outcome, summary))
             case Skip(context, reason):
                 return self._tell(state, ev.StageSkipped(AT, context, reason))

@@ -130,6 +130,23 @@ def test_the_speed_floor_ends_the_climb_and_no_memory_lever_is_pulled() -> None:
     assert "below your floor" in state.verdict.why
 
 
+def test_what_no_memory_lever_cures_is_said() -> None:
+    plan = replace(load_preset("coding-agent"), stages=STAGES, target_context=131072, min_decode_tps=22.0)
+    game = Play(ROOMY, plan)
+    game.run()
+    (advice,) = game.advice
+    assert advice.kind == "will-not-help"
+    assert "decode speed" in advice.why
+    assert advice.not_this
+
+
+def test_all_requests_together_stay_within_the_live_tokens_of_the_preset() -> None:
+    _, launches = play(
+        ROOMY, preset="multi-user", stages=STAGES, target_context=131072, max_live_tokens=65536
+    )
+    assert max(x.config.n_ctx for x in launches) == 65536
+
+
 def test_recall_that_breaks_with_depth_ends_the_climb() -> None:
     state, _ = play(replace(ROOMY, recall_limit=70000), stages=STAGES, target_context=131072)
     assert state.verdict is not None
