@@ -107,6 +107,7 @@ def _common_params(engine: Any, options: Options) -> Any:
     params.endpoint_metrics = options.metrics
     params.endpoint_slots = options.slots
     params.warmup = options.warmup
+    params.cache_prompt = options.cache_prompt
     return params
 
 

@@ -45,6 +45,7 @@ class Options:
     metrics: bool = False
     slots: bool = True
     warmup: bool = True
+    cache_prompt: bool = True
     help: bool = False
     version: bool = False
 
@@ -189,6 +190,12 @@ _SERVER = (
         ("--warmup",),
         "whether to perform warmup with an empty run (default: enabled)",
         off=("--no-warmup",),
+    ),
+    _Option(
+        "cache_prompt",
+        ("--cache-prompt",),
+        "whether to enable prompt caching (default: enabled)",
+        off=("--no-cache-prompt",),
     ),
     _Option(
         "parallel", ("-np", "--parallel"), "number of server slots (default: -1, -1 = auto)", "N", _parallel

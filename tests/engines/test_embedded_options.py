@@ -65,8 +65,8 @@ def test_short_and_long_names_mean_the_same() -> None:
 
 def test_switches_have_their_opposites_and_the_last_word_counts() -> None:
     assert parse(["-kvu", "--no-kv-unified"]).kv_unified is False
-    assert parse(["--no-warmup", "--no-slots", "--metrics", "--swa_full"]) == Options(
-        warmup=False, slots=False, metrics=True, swa_full=True
+    assert parse(["--no-warmup", "--no-slots", "--metrics", "--swa_full", "--no-cache-prompt"]) == Options(
+        warmup=False, slots=False, metrics=True, swa_full=True, cache_prompt=False
     )
 
 
