@@ -14,7 +14,6 @@ Grader = Callable[[str], str]
 _MAX_ANSWER = 8000
 _FENCE = re.compile(r"```[a-zA-Z]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _NUMBER = re.compile(r"\d+")
-_BULLET = "* "
 
 
 def after_thinking(answer: str) -> str:
@@ -83,12 +82,12 @@ def tool_call(tool: str, arguments: Mapping[str, object]) -> Grader:
     return grade
 
 
-def bullets(items: Sequence[str], last_line: str) -> Grader:
-    """The answer is one `* ITEM` line per item, in order and in capitals, and then `last_line`."""
+def numbered_list(items: Sequence[str], ending: str, last_line: str) -> Grader:
+    """The answer is `1. Item` and `ending` for each item, in order, one a line, and then `last_line`."""
+    wanted = [f"{index}. {item.capitalize()}{ending}" for index, item in enumerate(items, 1)]
 
     def grade(answer: str) -> str:
         lines = [line.rstrip() for line in after_thinking(answer).splitlines() if line.strip()]
-        wanted = [_BULLET + item.upper() for item in items]
         if not lines or lines[-1] != last_line:
             return f"does not end with {last_line}"
         if len(lines) - 1 != len(wanted):

@@ -20,6 +20,13 @@ from kvtui.probes.speed import Meter
 from kvtui.probes.texts import CHAT, PLANTED, RAW
 
 _PLANT = Plant(0.3, PLANTED)
+_FREIGHT = (
+    ((29, 199), False),
+    ((30, 0), True),
+    ((0, 200), True),
+    ((31, 201), True),
+    ((0, 0), False),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ TASKS: tuple[Task, ...] = (
     Task("retrieval", graders.number("5926"), 10, 32, ("\n",)),
     Task(
         "code-edit",
-        graders.function("fee", [((9,), 5), ((10,), 5), ((11,), 9)]),
+        graders.function("is_freight", _FREIGHT),
         48,
         128,
         ("###",),
@@ -55,7 +62,7 @@ TASKS: tuple[Task, ...] = (
     ),
     Task(
         "long-instruction",
-        graders.bullets(("copper", "glass", "wool", "paper"), "OVER"),
+        graders.numbered_list(("copper", "glass", "wool", "paper"), " - ok", "OVER"),
         40,
         96,
         ("\n\n",),

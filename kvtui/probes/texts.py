@@ -23,11 +23,9 @@ def is_full(used, size):
 def is_full(used, size):
     return used >= size
 ###
-# Task: the fee is 5 up to and including 10 kg, else 9.
-def fee(weight):
-    if weight < 10:
-        return 5
-    return 9
+# Task: freight is heavy from 30 kg and long from 200 cm.
+def is_freight(weight, length):
+    return weight > 30 or length > 200
 # Fixed:
 """,
     "tool-selection": """\
@@ -48,18 +46,21 @@ Call: {"tool": "set_timer", "arguments": {"minutes": 10}}
 Request: Set a timer for 25 minutes.
 Call:""",
     "long-instruction": """\
-Rules: write the items as a list, in the order given, in capitals. Each line starts with "* ". Leave nothing out.
-Add nothing. The last line is OVER.
+Rules: write the items as a list, one a line, in the order given. Each line starts with its number and a capital
+and ends with " - ok". Leave nothing out. Add nothing. The last line is OVER.
 
-Items: salt, flour
-* SALT
-* FLOUR
+Items: salt, flour, oil, tea
+1. Salt - ok
+2. Flour - ok
+3. Oil - ok
+4. Tea - ok
 OVER
 
-Items: rope, lamp, tent
-* ROPE
-* LAMP
-* TENT
+Items: rope, lamp, tent, map
+1. Rope - ok
+2. Lamp - ok
+3. Tent - ok
+4. Map - ok
 OVER
 
 Items: copper, glass, wool, paper
@@ -69,12 +70,10 @@ Items: copper, glass, wool, paper
 CHAT: dict[TaskFamily, str] = {
     "retrieval": "According to the records above, what is the number of the ferry pass? Answer with the number alone.",
     "code-edit": """\
-Leave the records aside. The fee is 5 up to and including 10 kg, else 9. This function is wrong at the limit:
+Leave the records aside. Freight is heavy from 30 kg and long from 200 cm. This function is wrong at its limits:
 
-def fee(weight):
-    if weight < 10:
-        return 5
-    return 9
+def is_freight(weight, length):
+    return weight > 30 or length > 200
 
 Reply with the corrected function alone, in full, without explanation.""",
     "tool-selection": """\
@@ -87,6 +86,7 @@ Reply with one JSON object and nothing else, of the form {"tool": "...", "argume
 Request: Set a timer for 25 minutes.""",
     "long-instruction": """\
 Leave the records aside. Write these items as a list: copper, glass, wool, paper.
-Rules: keep the order given. Write every item in capitals. Each line starts with "* ". Leave nothing out and add
-nothing. No blank lines. After the items comes one last line that holds the word OVER alone, without "* ".""",
+Rules: one item a line, in the order given. Each line starts with its number and a full stop, then the item with
+a capital, and ends with " - ok". Leave nothing out and add nothing. No blank lines. After the items comes one last
+line that holds the word OVER alone.""",
 }

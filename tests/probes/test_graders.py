@@ -12,7 +12,7 @@ NUMBER = graders.number("5926")
 FEE = graders.function("fee", [((9,), 5), ((10,), 5), ((11,), 9)])
 TIMER = graders.tool_call("set_timer", {"minutes": 25})
 MESSAGE = graders.tool_call("send_message", {"to": "Mia", "text": "dinner is ready"})
-LIST = graders.bullets(("copper", "glass"), "OVER")
+LIST = graders.numbered_list(("copper", "glass"), " - ok", "OVER")
 
 RIGHT_FEE = "def fee(weight):\n    if weight <= 10:\n        return 5\n    return 9"
 
@@ -30,8 +30,8 @@ RIGHT_FEE = "def fee(weight):\n    if weight <= 10:\n        return 5\n    retur
         (TIMER, ' {"tool": "set_timer", "arguments": {"minutes": 25}}'),
         (TIMER, '```json\n{"arguments": {"minutes": 25.0},\n "tool": "set_timer"}\n``` done'),
         (MESSAGE, '{"tool": "send_message", "arguments": {"to": "mia", "text": "Dinner is ready."}}'),
-        (LIST, "* COPPER\n* GLASS\nOVER"),
-        (LIST, "\n* COPPER  \n\n* GLASS\nOVER\n"),
+        (LIST, "1. Copper - ok\n2. Glass - ok\nOVER"),
+        (LIST, "\n1. Copper - ok  \n\n2. Glass - ok\nOVER\n"),
     ],
 )
 def test_right(grade: graders.Grader, answer: str) -> None:
@@ -67,12 +67,12 @@ def test_right(grade: graders.Grader, answer: str) -> None:
         (TIMER, '{"tool": "\\u001b[2Jx", "arguments": {}}', "tool x instead of set_timer"),
         (TIMER, '{"a":' * 100_000, "not valid JSON"),
         (LIST, "", "does not end with OVER"),
-        (LIST, "* COPPER\n* GLASS", "does not end with OVER"),
-        (LIST, "* COPPER\nOVER", "1 items, not 2"),
-        (LIST, "* COPPER\n* Glass\nOVER", "line '* Glass' instead of '* GLASS'"),
-        (LIST, "* GLASS\n* COPPER\nOVER", "line '* GLASS' instead of '* COPPER'"),
-        (LIST, "- COPPER\n- GLASS\nOVER", "line '- COPPER' instead of '* COPPER'"),
-        (LIST, "Sure!\n* COPPER\n* GLASS\nOVER", "3 items, not 2"),
+        (LIST, "1. Copper - ok\n2. Glass - ok", "does not end with OVER"),
+        (LIST, "1. Copper - ok\nOVER", "1 items, not 2"),
+        (LIST, "1. Copper - ok\n2. glass - ok\nOVER", "line '2. glass - ok' instead of '2. Glass - ok'"),
+        (LIST, "1. Glass - ok\n2. Copper - ok\nOVER", "line '1. Glass - ok' instead of '1. Copper - ok'"),
+        (LIST, "1. Copper\n2. Glass\nOVER", "line '1. Copper' instead of '1. Copper - ok'"),
+        (LIST, "Sure!\n1. Copper - ok\n2. Glass - ok\nOVER", "3 items, not 2"),
     ],
 )
 def test_wrong(grade: graders.Grader, answer: str, why: str) -> None:

@@ -15,9 +15,9 @@ from tests.probes.fake import FakeEngine, Watcher
 
 RIGHT = {
     "retrieval": " 5926.",
-    "code-edit": "def fee(weight):\n    if weight <= 10:\n        return 5\n    return 9\n###",
+    "code-edit": "def is_freight(weight, length):\n    return weight >= 30 or length >= 200\n###",
     "tool-selection": ' {"tool": "set_timer", "arguments": {"minutes": 25}}',
-    "long-instruction": "* COPPER\n* GLASS\n* WOOL\n* PAPER\nOVER\n\n",
+    "long-instruction": "1. Copper - ok\n2. Glass - ok\n3. Wool - ok\n4. Paper - ok\nOVER\n\n",
 }
 Styler = Callable[[FakeEngine], PromptStyle]
 
