@@ -31,18 +31,29 @@ class _PhaseSums:
 
 
 class Series:
-    """Collects samples in bounded memory."""
+    """Collects samples in bounded memory.
+
+    A point is the highest of `stride` neighbouring samples; the stride doubles whenever there are too many points,
+    so that they stay evenly spread over the whole time.
+    """
 
     def __init__(self) -> None:
         self._phases: dict[Phase, _PhaseSums] = {}
         self._points: list[Sample] = []
+        self._bucket: list[Sample] = []
+        self._stride = 1
 
     def add(self, sample: Sample) -> None:
         """Count `sample` for its phase."""
         self._phases.setdefault(sample.phase, _PhaseSums()).add(sample)
-        self._points.append(sample)
+        self._bucket.append(sample)
+        if len(self._bucket) < self._stride:
+            return
+        self._points.append(max(self._bucket, key=_height))
+        self._bucket = []
         if len(self._points) >= 2 * _ROOM:
             self._points = _halved(self._points)
+            self._stride *= 2
 
     def spent(self, phase: Phase, seconds: float) -> None:
         """Count time for `phase`."""
@@ -54,7 +65,8 @@ class Series:
 
     def points(self) -> tuple[Sample, ...]:
         """At most MAX_POINTS samples in order of time; every phase's peaks are among them."""
-        points = self._points if len(self._points) <= _ROOM else _halved(self._points)
+        points = [*self._points, *self._bucket[-1:]]
+        points = points if len(points) <= _ROOM else _halved(points)
         peaks = (sample for sums in self._phases.values() for sample in sums.highest.values())
         return tuple(sorted({*points, *peaks}, key=lambda sample: sample.t))
 

@@ -13,6 +13,7 @@ from kvtui.core.config import RunConfig
 from kvtui.engines.base import Engine
 from kvtui.engines.client import EngineClient
 from kvtui.engines.find import embedded_engine
+from kvtui.engines.llama_help import read_abilities
 from kvtui.engines.llama_server import LlamaServer
 from kvtui.engines.process import EngineProcess
 from tests.engines import misbehaving
@@ -31,6 +32,7 @@ def misbehave(tmp_path: Path) -> Iterator[Callable[..., EngineProcess]]:
 
     def launch(mode: str, **options: object) -> EngineProcess:
         engine = LlamaServer((sys.executable, misbehaving.__file__, mode), "test-server")
+        engine._abilities = read_abilities(misbehaving.HELP, "")
         config = RunConfig(model=str(tmp_path / "model"), n_ctx=512)
         process = EngineProcess(
             engine.label,
