@@ -192,7 +192,7 @@ def test_cancel_is_prompt_before_and_after_the_first_byte(headers_first: bool) -
         began = time.monotonic()
         with pytest.raises(Cancelled):
             ask(client, cancel)
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 2
         assert closed.wait(2)
 
 

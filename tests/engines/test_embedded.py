@@ -160,7 +160,7 @@ def test_term_ends_an_idle_engine_cleanly_and_fast(
     process.wait_ready(READY_S, Event(), ignore)
     began = time.monotonic()
     assert process.stop() == 0
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 3
     assert "memory breakdown" in process.log_path.read_text()
 
 

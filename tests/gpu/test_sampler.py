@@ -151,7 +151,7 @@ def test_a_driver_that_hangs_blocks_nobody() -> None:
     sampler.set_engine(1)
     record = sampler.record()
     sampler.stop()
-    assert time.monotonic() - began < 0.4
+    assert time.monotonic() - began < 0.7
     assert record.peak("before") is not None
     before = sampler.record()
     hang.set()
@@ -178,7 +178,7 @@ def test_a_hung_driver_does_not_keep_the_program_from_ending(
         (sys.executable, "-W", "ignore", "-c", code), env=env, capture_output=True, text=True, timeout=30
     )
     assert answer.returncode == 0, answer.stderr
-    assert float(answer.stdout) < 0.4
+    assert float(answer.stdout) < 0.7
 
 
 def test_stop_without_start() -> None:
