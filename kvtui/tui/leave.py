@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-LIMIT_S = 0.38
+LIMIT_S = 0.34
 RESTORE = (
     b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[<u\x1b[?7h\x1b[?1049l\x1b[?25h"
 )

@@ -5,6 +5,7 @@ A tone names a meaning (`good`, `dim`, `weights`), several are joined by blanks;
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -102,6 +103,23 @@ def wrap(text: str, cells: int, limit: int | None = None) -> list[str]:
         rows = rows[:limit]
         rows[-1] = clip(rows[-1] + " …" if width(rows[-1]) + 2 <= cells else rows[-1] + "…", cells)
     return rows
+
+
+_WORD = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:[^"\\]|\\.)*"|\\.|['"\\])+""")
+
+
+def command_rows(command: str, cells: int) -> list[str]:
+    """A command line broken between its words, each row but the last ending in a backslash: it can be copied off the
+    screen and run as it stands. A single word longer than a row is left whole, for the terminal to break."""
+    rows: list[str] = []
+    row = ""
+    for word in _WORD.findall(command):
+        longer = f"{row} {word}" if row else word
+        if row and width(longer) > cells - 2:
+            rows.append(f"{row} \\")
+            longer = word
+        row = longer
+    return [*rows, row] if row else rows
 
 
 def labelled(label: str, text: str, cells: int, limit: int | None = None, tone: str = "") -> list[Line]:

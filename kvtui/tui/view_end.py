@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kvtui.core.text import clip
 from kvtui.core.units import duration
-from kvtui.tui.lines import EMPTY, Line, Span, labelled, line, wrap
+from kvtui.tui.lines import EMPTY, Line, Span, command_rows, labelled, line, wrap
 from kvtui.tui.live import Live
 from kvtui.tui.view_next import verdict_title
 from kvtui.tui.view_runs import reasons, table
@@ -22,7 +22,9 @@ def verdict(live: Live, cells: int) -> list[Line]:
     if v.run is not None:
         out += labelled("run", f"{v.run} proved it", cells)
     out += [EMPTY, line(Span("Command", "title"), Span("  y copies it", "dim"))]
-    out += [line(row) for row in wrap(v.command, cells)] or [line(Span("none: no configuration held", "dim"))]
+    out += [line(row) for row in command_rows(v.command, cells)] or [
+        line(Span("none: no configuration held", "dim"))
+    ]
     out += [EMPTY, line(Span("Report", "title"))]
     out += [line(row) for path in live.reports for row in wrap(str(path), cells)] or [
         line(Span("being written", "dim"))

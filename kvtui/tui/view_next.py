@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvtui.core.units import signed_size
 from kvtui.session.records import Recommendation, Verdict
-from kvtui.tui.lines import EMPTY, Line, Span, fit, labelled, line
+from kvtui.tui.lines import EMPTY, Line, Span, command_rows, fit, labelled, line
 from kvtui.tui.live import Live
 from kvtui.tui.view_run import purpose_of
 
@@ -135,6 +135,6 @@ def in_full(live: Live, cells: int) -> list[Line]:
         out += [
             EMPTY,
             line(Span("Exact command", "title")),
-            *(line(w[1]) for w in labelled("", r.command, cells + 8)),
+            *(line(row) for row in command_rows(r.command, cells)),
         ]
     return out

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from kvtui.tui.lines import (
     Span,
     changed_cells,
     columns,
+    command_rows,
     fit,
     labelled,
     line,
@@ -90,3 +93,21 @@ def test_wrap_marks_what_its_limit_cut() -> None:
     assert wrap("x" * 30, 10, 1) == ["xxxxxxxxx…"]
     assert wrap("anything", 0) == []
     assert labelled("why", "one two three", 16)[1] == line(Span(" " * 8, "dim"), Span("three"))
+
+
+@pytest.mark.parametrize("cells", [20, 40, 78])
+def test_a_command_copied_off_the_screen_is_the_same_command(cells: int) -> None:
+    argv = [
+        "llama-server",
+        "-m",
+        "/models/my model [Q4_K_M].gguf",
+        "-c",
+        "4096",
+        "it's",
+        'a "b"',
+        "$HOME",
+        "-fa",
+        "on",
+    ]
+    shown = "\n".join(command_rows(shlex.join(argv), cells))
+    assert shlex.split(shown) == argv
