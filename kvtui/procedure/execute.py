@@ -158,6 +158,8 @@ class Execution:
         meter = ProgressMeter(self.launch.step, self.number, jobs_of(self.launch), self.observer.progress)
         load_s = running.wait_ready(READY_TIMEOUT_S, self.cancel, lambda p: meter.say(_loading(p)))
         self._engine_s += load_s
+        # A start that found its port taken, or a wrapper whose child is the engine, ends with another process.
+        sampler.set_engine(running.pid)
         from kvtui.engines.client import EngineClient
 
         with EngineClient(running.base_url) as client:

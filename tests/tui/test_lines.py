@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -110,4 +111,6 @@ def test_a_command_copied_off_the_screen_is_the_same_command(cells: int) -> None
         "on",
     ]
     shown = "\n".join(command_rows(shlex.join(argv), cells))
-    assert shlex.split(shown) == argv
+    script = f"set -- {shown}\nprintf '%s\\0' \"$@\""
+    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.split("\0")[:-1] == argv
