@@ -17,7 +17,7 @@ from kvtui.probes.asking import Asking
 from kvtui.probes.filler import Stream, records
 
 _MARKER = "KVTUI-MARKER-7C1F"
-_LINES_PER_REQUEST = 400
+_LINES_PER_REQUEST = 1000
 _SPARE_CELLS = 8
 """Cells beyond prompt and answer: an engine stops when prompt + generated + 1 reaches the slot's size."""
 
