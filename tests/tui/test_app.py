@@ -318,14 +318,8 @@ async def test_hostile_names_are_drawn_and_obeyed_nowhere(tmp_path: Path) -> Non
     async with app.run_test(size=(150, 40), notifications=True) as pilot:
         for n in range(len(HOSTILE)):
             await until(pilot, asked(app))
-            for keys in (
-                ("n",),
-                ("escape", "y"),
-                ("c",),
-                ("escape", "r"),
-                ("escape", "l"),
-                ("escape", "ctrl+p"),
-            ):
+            screens = (("n",), ("escape", "r"), ("escape", "y"), ("c",), ("escape", "ctrl+p"))
+            for keys in screens if n == len(HOSTILE) - 1 else screens[:1]:
                 await pilot.press(*keys)
                 assert all(c.isprintable() or c == "\n" for c in screen_text(app))
             await pilot.press("escape", "a")

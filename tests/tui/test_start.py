@@ -115,14 +115,18 @@ def test_what_is_typed_first_is_a_list(typed: str) -> None:
     assert not check(typed).problem
 
 
-def test_screenshots_are_made_of_a_recorded_session(tmp_path: Path) -> None:
+def test_screenshots_are_made_of_a_recorded_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kvtui.core.errors import SessionError
+    from kvtui.tui import shots
     from kvtui.tui.shots import make
+
+    assert shots.SIZES == ((80, 24), (160, 48))
+    monkeypatch.setattr(shots, "SIZES", ((80, 24),))
 
     folder = record(story.story(), "20261128-101010-aaaa")
     made = make(folder, tmp_path / "out")
     names = {p.name for p in made}
-    assert {"running-80x24.svg", "next-160x48.svg", "verdict-80x24.svg", "help-80x24.svg"} <= names
+    assert {"running-80x24.svg", "next-80x24.svg", "verdict-80x24.svg", "help-80x24.svg"} <= names
     assert all(p.stat().st_size > 8 * KIB for p in made)
     text = (tmp_path / "out" / "verdict-80x24.svg").read_text().replace("&#160;", " ")
     assert "4K context at q8_0/q8_0 holds" in text
