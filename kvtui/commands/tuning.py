@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kvtui.procedure.tune import Tuning
     from kvtui.session.state import SessionState
 
-STATUS = {"done": 0, "findings": 1, "failed": 3, "stopped": 1}
 Job = Callable[[Callable[[str], None]], "Tuning"]
 
 
@@ -70,6 +69,8 @@ def headless(job: Job) -> int:
 
 def finish(folder: Path, state: SessionState) -> int:
     """Say the verdict, write the report, print its path on stdout."""
+    from kvtui.session.records import EXIT_STATUS
+
     verdict = state.verdict
     assert verdict is not None
     paths = _write_report(folder)
@@ -79,7 +80,7 @@ def finish(folder: Path, state: SessionState) -> int:
         err(f"       {verdict.command}")
     for path in paths[:1]:
         out(str(path))
-    return STATUS[verdict.outcome]
+    return EXIT_STATUS[verdict.outcome]
 
 
 def _write_report(folder: Path) -> tuple[Path, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kvtui.core.units import rate, tokens
 from kvtui.procedure import baseline, floor, quantized, stages, transients
 from kvtui.procedure.situation import Action, Close, Finish, Situation
-from kvtui.session.records import Verdict
+from kvtui.session.records import Verdict, VerdictOutcome
 from kvtui.session.state import RunRecord
 
 _STEPS: dict[int, Callable[[Situation], Action]] = {
@@ -63,13 +63,13 @@ def verdict(sit: Situation, *, stopped: bool = False) -> Verdict:
         return Verdict("failed", "No configuration holds", why, not_measured=missing)
     quant = sit.state.started.model.quant or "unquantized"
     title = f"{tokens(best.config.n_ctx)} of context holds: {quant} weights, {best.config.kv_types} KV"
-    outcome = "done"
+    outcome: VerdictOutcome = "done"
     if stopped:
         outcome = "stopped"
     elif warnings_of(sit) or _short_of_target(sit, best):
         outcome = "findings"
     return Verdict(
-        outcome=outcome,  # type: ignore[arg-type]
+        outcome=outcome,
         title=title,
         why=_why(sit, best, stopped=stopped),
         run=best.number,

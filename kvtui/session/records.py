@@ -125,6 +125,11 @@ class Recommendation:
     not_this: tuple[str, ...] = ()
 
 
+VerdictOutcome = Literal["done", "findings", "failed", "stopped"]
+EXIT_STATUS: dict[VerdictOutcome, int] = {"done": 0, "findings": 1, "failed": 3, "stopped": 1}
+"""The exit status that a session's end has, on the screen and without one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The configuration that holds: stays where it was meant to be, recalls, and sustains its speed.
@@ -132,7 +137,7 @@ class Verdict:
     `run` is the number of the run that proved it, None when none did.
     """
 
-    outcome: Literal["done", "findings", "failed", "stopped"]
+    outcome: VerdictOutcome
     title: str
     why: str
     run: int | None = None

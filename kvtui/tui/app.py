@@ -30,7 +30,6 @@ from kvtui.tui.screens.base import Dialog, KvtuiScreen
 from kvtui.tui.tones import Palette
 from kvtui.tui.work import Job, Work
 
-STATUS = {"done": 0, "findings": 1, "failed": 3, "stopped": 1}
 FAILED = 3
 INTERRUPTED = 130
 COUNTDOWN_S = 2
@@ -289,7 +288,9 @@ class KvtuiApp(App[int], inherit_bindings=False):
     def _status(self) -> int:
         live = self.live
         if live.state is not None and live.state.verdict is not None:
-            return STATUS[live.state.verdict.outcome]
+            from kvtui.session.records import EXIT_STATUS
+
+            return EXIT_STATUS[live.state.verdict.outcome]
         if live.failure:
             return FAILED
         return INTERRUPTED if self.work is not None else 0
