@@ -153,3 +153,55 @@ def test_no_command_and_no_terminal(kvtui: Run) -> None:
     done = kvtui()
     assert done.returncode == 2
     assert "--headless" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--target-context", "0"], ["--target-context: 0 is not", "256"]),
+        (["--target-context", "1" + "0" * 30], ["--target-context"]),
+        (["--margin", "nan"], ["--margin: nan"]),
+        (["--margin=-5"], ["--margin: -5"]),
+        (["--reserve", "inf"], ["--reserve: inf"]),
+        (["--min-decode", "nan"], ["--min-decode: nan"]),
+        (["-np", "0"], ["--parallel: 0"]),
+        (["-ub", "4096", "-b", "256"], ["--ubatch-size: 4096", "--batch-size"]),
+        (["-ngl", "9" * 30], ["--gpu-layers"]),
+        (["-ngl", "abc"], ["'abc' is not a number of layers", "kvtui tune --help"]),
+        (["-t", "-3"], ["--threads: -3"]),
+        (["--kv-type", "\x1b[31mx"], ["--kv-type: x is not the name"]),
+        (["--engine-args", "--a 'b"], ["--engine-args: --a 'b: no closing quotation"]),
+        (["-m", "~nobody-by-this-name/x.gguf"], ["no such file"]),
+        (["--preset", "~nobody-by-this-name/x.toml"], ["no such file"]),
+        (["-m", "a\x1b]52;c;aGk=\x07.gguf"], ["a.gguf", "rename it"]),
+    ],
+)
+def test_options_that_cannot_be_used(
+    kvtui: Run, tiny_model: Path, options: list[str], words: list[str]
+) -> None:
+    done = kvtui("tune", "-m", str(tiny_model), "--headless", *options)
+    one_line(done, 2, *words)
+    assert "\x1b" not in done.stderr
+
+
+def test_a_cache_type_that_the_engine_does_not_have(kvtui: Run, tiny_model: Path) -> None:
+    done = kvtui("tune", "-m", str(tiny_model), "--kv-type", "q9_9", "--headless")
+    one_line(done, 2, "--kv-type: q9_9", "q8_0")
+
+
+def test_output_that_nobody_can_read_or_take(environment: dict[str, str]) -> None:
+    def run(redirections: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["/bin/sh", "-c", f'exec "$0" -m kvtui log --explain oom-weights {redirections}', sys.executable],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    for closed in (">&-", "2>&-", ">&- 2>&- <&-", "| head -c 1"):
+        done = run(closed)
+        assert "Traceback" not in done.stderr, closed
+    if Path("/dev/full").exists():
+        one_line(run(">/dev/full"), 3, "standard output", "No space left")

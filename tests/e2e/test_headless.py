@@ -124,7 +124,7 @@ def test_kill_9_loses_at_most_the_run_in_progress(
             text=True,
         ) as process:
             assert process.stderr is not None
-            deadline = time.monotonic() + 3.0 + (seed * 2 + kill) * 1.3
+            deadline = time.monotonic() + 1.0 + (seed * 2 + kill) * 0.9
             os.set_blocking(process.stderr.fileno(), False)
             while time.monotonic() < deadline and process.poll() is None:
                 shown += [
@@ -138,6 +138,8 @@ def test_kill_9_loses_at_most_the_run_in_progress(
             continue
         finished = {f"run {r.number}: ok" for r in load(folders[0]).runs if r.outcome == "ok"}
         assert {line.strip() for line in shown} <= finished
+        if load(folders[0]).verdict is not None:
+            return
         argv = ["tune", "--resume", folders[0].name, "--headless"]
     done = kvtui(*argv)
     assert done.returncode in (0, 1), done.stderr
