@@ -1,8 +1,12 @@
-"""Ends a blocking HTTP request from outside: the connection is shut down when an event is set."""
+"""Ends a blocking HTTP request from outside: when an event is set, or when its time is up.
+
+A read timeout alone does not do it: an answer that trickles in byte by byte never runs into one.
+"""
 
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import suppress
 from threading import Event, Thread
 from types import TracebackType
@@ -14,17 +18,22 @@ _POLL_S = 0.05
 
 
 class Cancelling:
-    """Watches `cancel` while the request in its `with` block is under way. Without an event it does nothing."""
+    """Watches the request in its `with` block: it is ended when `cancel` is set or after `limit_s` seconds.
 
-    def __init__(self, cancel: Event | None) -> None:
+    `late` tells that it was the time. Without an event and a limit it does nothing.
+    """
+
+    def __init__(self, cancel: Event | None, limit_s: float | None = None) -> None:
+        self.late = False
         self._cancel = cancel
+        self._deadline = None if limit_s is None else time.monotonic() + limit_s
         self._done = Event()
         self._socket: socket.socket | None = None
         self._thread: Thread | None = None
 
     def __enter__(self) -> Self:
         self.check()
-        if self._cancel is not None:
+        if self._cancel is not None or self._deadline is not None:
             self._thread = Thread(target=self._watch, name="cancel-request", daemon=True)
             self._thread.start()
         return self
@@ -47,9 +56,10 @@ class Cancelling:
             self._socket = info["return_value"].get_extra_info("socket")
 
     def _watch(self) -> None:
-        assert self._cancel is not None
         while not self._done.wait(_POLL_S):
-            if self._cancel.is_set() and self._socket is not None:
+            self.late = self._deadline is not None and time.monotonic() > self._deadline
+            cancelled = self._cancel is not None and self._cancel.is_set()
+            if (cancelled or self.late) and self._socket is not None:
                 with suppress(OSError):  # closed already: the request has ended by itself
                     self._socket.shutdown(socket.SHUT_RDWR)
                 return

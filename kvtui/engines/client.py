@@ -18,13 +18,15 @@ import httpx
 from kvtui.core.errors import EngineGone, RequestError
 from kvtui.engines.cancelling import Cancelling
 from kvtui.engines.refusals import refusal
-from kvtui.engines.stream import AnswerReader, event_data, json_object, plain
+from kvtui.engines.stream import AnswerReader, are_token_ids, event_data, json_object, plain
 from kvtui.probes.asking import Completion
 
 Health = Literal["ready", "loading", "silent", "failing"]
 
 _BODY_LIMIT = 64 << 20
 _REFUSAL_LIMIT = 1 << 16
+_TRICKLE = 4
+"""Times the longest silence that a short answer may take as a whole."""
 
 
 class EngineClient:
@@ -36,6 +38,7 @@ class EngineClient:
 
     def __init__(self, base_url: str, *, timeout_s: float = 30.0, stall_s: float = 900.0) -> None:
         self.base_url = base_url
+        self._limit_s = timeout_s * _TRICKLE
         self._stall = httpx.Timeout(timeout_s, read=stall_s)
         self._http = httpx.Client(
             base_url=base_url,
@@ -61,7 +64,12 @@ class EngineClient:
     def health(self, timeout_s: float = 1.0) -> Health:
         """`ready`, `loading` (503), `silent` (nobody answers) or `failing` (any other answer). Never raises."""
         try:
-            with self._http.stream("GET", "/health", timeout=timeout_s) as response:
+            with (
+                Cancelling(None, timeout_s * _TRICKLE) as limited,
+                self._http.stream(
+                    "GET", "/health", timeout=timeout_s, extensions={"trace": limited.trace}
+                ) as response,
+            ):
                 status = response.status_code
         except (httpx.HTTPError, httpx.StreamError):
             return "silent"
@@ -90,7 +98,7 @@ class EngineClient:
         """Token ids of `text` by the engine's own tokenizer."""
         body = {"content": text, "add_special": add_special, "parse_special": parse_special}
         tokens = self._ask("POST", "/tokenize", body).get("tokens")
-        if not isinstance(tokens, list) or not all(type(t) is int for t in tokens):
+        if not isinstance(tokens, list) or not are_token_ids(tokens):
             raise RequestError("the engine's /tokenize answered without token ids")
         return tokens
 
@@ -151,8 +159,11 @@ class EngineClient:
         return text
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None, *, wanted: type = dict) -> Any:
-        with self._open(method, path, body, None, None) as (response, _):
-            answer = json_object(_bounded(response, _BODY_LIMIT, path), path)
+        with self._open(method, path, body, None, None, self._limit_s) as (response, cancelling):
+            read = _bounded(response, _BODY_LIMIT, path)
+            if cancelling.late:  # a body without a length looks whole when it is cut off
+                raise _too_late(path)
+            answer = json_object(read, path)
         if not isinstance(answer, wanted):
             raise RequestError(f"the engine's {path} answered with the wrong kind of JSON")
         return answer
@@ -165,9 +176,10 @@ class EngineClient:
         body: dict[str, Any] | None,
         cancel: Event | None,
         timeout: httpx.Timeout | None,
+        limit_s: float | None = None,
     ) -> Iterator[tuple[httpx.Response, Cancelling]]:
         """An answer with status 200, everything else translated to our errors."""
-        with Cancelling(cancel) as cancelling:
+        with Cancelling(cancel, limit_s) as cancelling:
             try:
                 with self._http.stream(
                     method,
@@ -181,11 +193,15 @@ class EngineClient:
                     yield response, cancelling
             except (httpx.HTTPError, httpx.StreamError) as error:
                 cancelling.check()
-                if isinstance(error, httpx.TimeoutException):
-                    raise RequestError(f"the engine did not answer {path} in time", kind="timeout") from error
+                if cancelling.late or isinstance(error, httpx.TimeoutException):
+                    raise _too_late(path) from error
                 if isinstance(error, httpx.TransportError) and not _is_rubbish(error):
                     raise EngineGone(f"the connection to the engine broke at {path}") from error
                 raise RequestError(f"the engine's answer to {path} cannot be read") from error
+
+
+def _too_late(path: str) -> RequestError:
+    return RequestError(f"the engine did not answer {path} in time", kind="timeout")
 
 
 def _is_rubbish(error: httpx.HTTPError) -> bool:

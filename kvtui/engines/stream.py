@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -19,12 +18,20 @@ _LINE_LIMIT = 4 << 20
 _STREAM_LIMIT = 256 << 20
 _TEXT_LIMIT = 1 << 20
 _SLACK_TOKENS = 8
+_ABSURD = 1 << 40
+"""No token count, no milliseconds and no rate of a real engine reaches it; some numbers beyond are no floats."""
+_TOKEN_IDS = range(-1, 1 << 31)
 
 
 def plain(text: str) -> str:
     """Text for showing and grading: tabs become four blanks, controls go, line breaks stay."""
     lines = text[:_TEXT_LIMIT].replace("\r\n", "\n").expandtabs(4).split("\n")
     return "\n".join(clean(line, _TEXT_LIMIT) for line in lines)
+
+
+def are_token_ids(values: list[Any]) -> bool:
+    """Whether all of `values` can be ids of tokens: 32-bit numbers, -1 (none) included."""
+    return all(type(value) is int and value in _TOKEN_IDS for value in values)
 
 
 def json_object(body: bytes, what: str) -> Any:
@@ -120,11 +127,7 @@ class AnswerReader:
 
     def _take(self, event: dict[str, Any]) -> None:
         text, tokens = event.get("content", ""), event.get("tokens", [])
-        if (
-            not isinstance(text, str)
-            or not isinstance(tokens, list)
-            or not all(type(t) is int for t in tokens)
-        ):
+        if not isinstance(text, str) or not isinstance(tokens, list) or not are_token_ids(tokens):
             raise RequestError("the engine's answer to /completion is not what it should be")
         if text:
             self._texts.append(text)
@@ -177,13 +180,13 @@ class AnswerReader:
 
 def _whole(source: Any, key: str) -> int | None:
     value = source.get(key) if isinstance(source, dict) else None
-    return value if type(value) is int else None
+    return value if type(value) is int and 0 <= value < _ABSURD else None
 
 
 def _number(source: dict[str, Any], key: str) -> float | None:
     value = source.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _ABSURD:
+        return None  # NaN fails every comparison
     return float(value)
 
 

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Timer
 
 import pytest
@@ -342,3 +342,30 @@ class TestRealEngine:
         while client.slots()[0]["is_processing"] and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not client.slots()[0]["is_processing"]
+
+
+def trickle(connection: socket.socket, head: bytes) -> None:
+    connection.sendall(head)
+    with suppress(OSError):
+        while True:
+            connection.sendall(b"X: y\r\n")
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\n"], ids=["body", "head"])
+def test_an_answer_that_trickles_in_is_too_late(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TRICKLE", 1)
+    with server(lambda connection: trickle(connection, head)) as client:
+        began = time.monotonic()
+        with (
+            EngineClient(client.base_url, timeout_s=0.3) as hasty,
+            pytest.raises(RequestError, match="did not answer /tokenize in time"),
+        ):
+            hasty.tokenize("x", add_special=False, parse_special=False)
+        assert time.monotonic() - began < 5
+
+
+def test_health_that_trickles_in_is_no_health(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TRICKLE", 1)
+    with server(lambda connection: trickle(connection, b"HTTP/1.1 200 OK\r\n")) as client:
+        assert client.health(timeout_s=0.3) == "silent"

@@ -237,3 +237,32 @@ def test_any_refusal_is_one_short_clean_line(body: bytes, words: str) -> None:
     assert words in line
     assert len(line) < 700
     assert line.isprintable()
+
+
+ABSURD = [b"9" * 4000, b"-1", b"1e308", b"1e999", b"NaN", b"-5.5", b"1099511627776"]
+
+
+@pytest.mark.parametrize("number", ABSURD)
+def test_numbers_that_no_engine_means_are_missing_and_break_nothing(number: bytes) -> None:
+    seen: list[tuple[int, int, float]] = []
+    reader = AnswerReader(3, lambda *a: seen.append(a), None)
+    reader.feed(b'{"prompt_progress":{"processed":%s,"total":%s,"time_ms":%s}}' % ((number,) * 3))
+    reader.feed(token("a", 5, 1))
+    reader.feed(token("b", 6, 2))
+    timings = b",".join(b'"%s":%s' % (name.encode(), number) for name in TIMINGS)
+    reader.feed(
+        b'{"content":"","tokens":[],"stop":true,"tokens_predicted":%s,"tokens_evaluated":%s,"timings":{%s}}'
+        % (number, number, timings)
+    )
+    timing = reader.completion(no_tokenizer).timing
+    assert seen == []
+    assert (timing.prompt_tps, timing.decode_tps) == (None, None)
+    assert (timing.prompt_tokens, timing.cached_tokens, timing.generated_tokens) == (0, 0, 2)
+    assert 0 <= timing.prompt_s <= timing.wall_s
+    assert 0 <= timing.decode_s <= timing.wall_s
+
+
+@pytest.mark.parametrize("ident", [-2, 1 << 31, 10**400])
+def test_ids_that_are_none_are_rubbish(ident: int) -> None:
+    with pytest.raises(RequestError, match="not what it should be"):
+        AnswerReader(3, None, None).feed(token("a", ident, 1))
