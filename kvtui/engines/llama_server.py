@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Timer
 
@@ -112,7 +114,8 @@ class LlamaServer:
             finally:
                 in_time = limit.is_alive()
                 limit.cancel()
-                process.kill()
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)  # a wrapper's child too
         if not in_time:
             raise StartError("missing", f"{self._prefix[0]} did not answer {option} in {_ASK_LIMIT_S:.0f} s")
         return answer.decode("utf-8", "replace")

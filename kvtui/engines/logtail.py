@@ -16,17 +16,21 @@ _BUSY_S = 0.05
 _IDLE_S = 0.25
 _BATCH_S = 0.1
 _CHUNK = 1 << 18
+_ROUND = 1 << 20
+_WAITING_LINES = 4096
 _LINE_LIMIT = 1 << 16
 
 
 class LogTail:
-    """A thread of its own that follows `path`. `on_log` gets cleaned lines, at most ten batches a second.
+    """A thread of its own that follows `path`. `on_log` gets cleaned lines, at most ten batches a second
+    unless more lines wait than should be kept.
 
     The engine writes to the file and never waits for kvtui. `facts` and `size` may be read from any thread.
     """
 
     def __init__(self, path: Path, on_log: Callable[[list[str]], None]) -> None:
         self._file = path.open("rb", buffering=0)
+        self._last = 0
         self._on_log = on_log
         self._parser = LogParser()
         self._lock = Lock()
@@ -47,7 +51,10 @@ class LogTail:
 
     def close(self) -> None:
         """Read what is left, then end. The engine must have ended before."""
-        self._ended.set()
+        if not self._ended.is_set():
+            # What a child that escaped goes on printing is not waited for.
+            self._last = os.fstat(self._file.fileno()).st_size
+            self._ended.set()
         self._thread.join()
 
     def _follow(self) -> None:
@@ -57,13 +64,16 @@ class LogTail:
         try:
             while True:
                 last_round = self._ended.is_set()
-                wait = _BUSY_S if self._read(lines) else min(_IDLE_S, wait * 1.2)
-                if lines.ready and (last_round or time.monotonic() >= due):
+                grew = self._read(lines)
+                wait = _BUSY_S if grew else min(_IDLE_S, wait * 1.2)
+                flood = len(lines.ready) > _WAITING_LINES
+                if lines.ready and (last_round or flood or time.monotonic() >= due):
                     self._on_log(lines.take())
                     due = time.monotonic() + _BATCH_S
-                if last_round:
+                if last_round and (self._size >= self._last or not grew):
                     break
-                self._ended.wait(wait)
+                if grew < _ROUND:
+                    self._ended.wait(wait)
             with self._lock:
                 self._parser.close()
             if rest := lines.close():
@@ -71,10 +81,11 @@ class LogTail:
         finally:
             self._file.close()
 
-    def _read(self, lines: _Lines) -> bool:
-        grew = False
-        while chunk := os.read(self._file.fileno(), _CHUNK):
-            grew = True
+    def _read(self, lines: _Lines) -> int:
+        """Read what is there, as far as one round goes: an engine may print faster than it is read."""
+        grew = 0
+        while grew < _ROUND and (chunk := os.read(self._file.fileno(), _CHUNK)):
+            grew += len(chunk)
             self._size += len(chunk)
             with self._lock:
                 self._parser.feed(chunk)

@@ -142,15 +142,23 @@ class EngineProcess:
         self._command = self._make_command(self._port)
         argv = (sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), "--", *self._command.argv)
         self._launched = time.monotonic()
-        with self._log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=engine_environment(self._command.env),
-                start_new_session=True,
-            )
+        try:
+            with self._log_path.open("wb") as log:
+                self._process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=engine_environment(self._command.env),
+                    start_new_session=True,
+                )
+        except (OSError, ValueError) as error:  # no log, no process, too long a command line, a NUL in it
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise StartError(
+                "missing",
+                f"{self._label} could not be started: {reason}",
+                hint=f"its log would be {self._log_path}",
+            ) from error
         self._log = LogTail(self._log_path, self._on_log)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -210,10 +218,13 @@ class EngineProcess:
         )
 
     def _log_text(self) -> str:
-        with self._log_path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - (1 << 16)))
-            return file.read().decode("utf-8", "replace")
+        try:
+            with self._log_path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - (1 << 16)))
+                return file.read().decode("utf-8", "replace")
+        except OSError:  # somebody removed it
+            return ""
 
 
 class _PortTaken(Exception):

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kvtui.core.config import RunConfig
@@ -16,7 +17,6 @@ from kvtui.engines.base import Abilities, Missing
 from kvtui.engines.embedded_options import help_text
 from kvtui.engines.llama_help import read_abilities
 from kvtui.engines.llama_server import LlamaServer
-from kvtui.gpu.host import process_started
 from tests.engines import misbehaving
 
 CONFIG = RunConfig(model="model [Q4_K_M].gguf", n_ctx=32768, type_k="q8_0", type_v="q8_0", flash_attn="on")
@@ -185,4 +185,30 @@ def test_a_program_that_leaves_a_child_with_its_output_open(
 ) -> None:
     monkeypatch.setattr(llama_server, "_ASK_LIMIT_S", 0.5)
     failure_of(program(tmp_path / "x", f"#!/bin/sh\nsleep 60 &\necho $! > {tmp_path}/pid\nexit 0\n"))
-    assert process_started(int((tmp_path / "pid").read_text())) is None
+    assert all_end([int((tmp_path / "pid").read_text())])
+
+
+def test_asking_a_wrapper_leaves_none_of_its_children_behind(tmp_path: Path) -> None:
+    program = tmp_path / "llama-server"
+    program.write_text('#!/bin/sh\nsleep 300 >/dev/null 2>&1 &\necho $! >> "$0.pids"\necho nothing\n')
+    program.chmod(0o755)
+    with pytest.raises(StartError, match="does not answer --help"):
+        LlamaServer((str(program),)).abilities()
+    pids = [int(pid) for pid in Path(f"{program}.pids").read_text().split()]
+    assert pids
+    assert all_end(pids)
+
+
+def all_end(pids: list[int]) -> bool:
+    """Whether all of them end soon: a killed process is a zombie until somebody fetches its status."""
+    deadline = time.monotonic() + 5
+    while any(map(lives, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not any(map(lives, pids))
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

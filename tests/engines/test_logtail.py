@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -114,3 +116,36 @@ def test_quiet_is_no_change_for_longer_than_the_limit() -> None:
     assert not quiet.too_long(111, (1, 2.1))
     assert not quiet.too_long(121, (1, 2.1))
     assert quiet.too_long(121.1, (1, 2.1))
+
+
+def test_lines_that_come_faster_than_they_are_read_do_not_pile_up(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"a line\n" * 2_000_000)
+    batches: list[int] = []
+    tail = LogTail(path, lambda lines: batches.append(len(lines)))
+    tail.close()
+    assert sum(batches) == 2_000_000
+    assert max(batches) < 400_000
+
+
+def test_closing_does_not_wait_for_somebody_who_never_stops_printing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    with path.open("ab", buffering=0) as log:
+
+        def read_while_it_grows(descriptor: int, size: int) -> bytes:
+            if not given_up.is_set():
+                log.write(b"still here\n")
+            return read(descriptor, size)
+
+        read, given_up = os.read, Event()
+        monkeypatch.setattr("kvtui.engines.logtail.os.read", read_while_it_grows)
+        closing = Thread(target=LogTail(path, lambda lines: None).close)
+        closing.start()
+        closing.join(10)
+        ended = not closing.is_alive()
+        given_up.set()
+        closing.join()
+    assert ended

@@ -276,3 +276,22 @@ def test_no_signal_to_kvtui_leaves_an_engine_running(
         assert process_started(engine) is not None
         launcher.send_signal(number)
         assert is_gone(engine)
+
+
+def test_a_log_that_cannot_be_written_is_a_failed_start(tmp_path: Path) -> None:
+    from kvtui.engines.llama_server import LlamaServer
+    from tests.engines import misbehaving
+
+    engine = LlamaServer((sys.executable, misbehaving.__file__, "hangs"))
+    with pytest.raises(StartError, match="could not be started: No such file") as caught:
+        engine.launch(RunConfig(model="m", n_ctx=512), tmp_path / "gone" / "log", ignore)
+    assert caught.value.kind == "missing"
+
+
+def test_a_command_line_that_is_too_long_is_a_failed_start(tmp_path: Path) -> None:
+    from kvtui.engines.llama_server import LlamaServer
+    from tests.engines import misbehaving
+
+    engine = LlamaServer((sys.executable, misbehaving.__file__, "hangs"))
+    with pytest.raises(StartError, match="could not be started"):
+        engine.launch(RunConfig(model="m" * 200_000, n_ctx=512), tmp_path / "log", ignore)
