@@ -8,6 +8,7 @@ chunk boundaries change nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
@@ -24,6 +25,9 @@ HELD = 1 << 20
 """Bytes of a held start that are kept."""
 
 Line = tuple[int, str]
+
+_NO_FIGURE = re.compile(rb"[0-9]{21,}")
+"""More digits than 64 bits have: beyond what rules can turn into numbers, and nothing an engine measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,5 +204,5 @@ def _shortened(block: bytes) -> bytes:
 
 
 def decode(line: bytes) -> str:
-    """Bytes as text: broken UTF-8 becomes U+FFFD, and never raises."""
-    return line.decode("utf-8", "replace")
+    """Bytes as text: broken UTF-8 becomes U+FFFD, a run of digits that is no figure an ellipsis. Never raises."""
+    return _NO_FIGURE.sub(b"\xe2\x80\xa6", line).decode("utf-8", "replace")

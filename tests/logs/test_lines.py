@@ -8,6 +8,7 @@ import pytest
 
 from kvtui.logs import lines
 from kvtui.logs.lines import LineReader, Marks
+from kvtui.logs.parser import LogParser
 
 MARKS = Marks((b"begin again",), (b"failed",), (b"early bird",))
 
@@ -111,3 +112,15 @@ def test_chunk_boundaries_decide_nothing() -> None:
         chunks = [log[a:b] for a, b in zip([0, *cuts], [*cuts, len(log)], strict=True)]
         assert Consumer().read(*chunks) == whole
         assert Consumer().read(*(log[i : i + 1] for i in range(len(log)))) == whole
+
+
+def test_digits_that_are_no_figure_prove_nothing_and_break_nothing() -> None:
+    parser = LogParser()
+    figures = ("9" * 6000, "9" * 400, "9" * 21)
+    parser.feed(b"llama_server: build_info: b6190-ab12\n")
+    for figure in figures:
+        parser.feed(f"llama_context: n_ctx = {figure}\n".encode())
+    parser.close()
+    assert parser.facts().engine == "llama.cpp"
+    assert parser.facts().n_lines == 1 + len(figures)
+    assert parser.facts().contexts == ()
