@@ -7,9 +7,11 @@ import importlib
 import io
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from kvtui import __version__
 from kvtui.core.errors import Cancelled, InputError, KvtuiError
+from kvtui.core.text import clean
 
 COMMANDS: dict[str, str] = {
     "demo": "the whole procedure on the embedded engine and a small real model, no GPU needed",
@@ -32,8 +34,18 @@ def _overview() -> str:
     return f"commands:\n{rows}\n\nWithout a command the app opens: a new session, or the last unfinished one."
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments as every other error is said: in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        from kvtui.commands.output import err
+
+        err(f"kvtui: {clean(message)}: see {self.prog} --help")
+        raise SystemExit(USAGE_ERROR)
+
+
 def _root() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kvtui",
         description="Make long context really fit: KV-cache tuning with proof from the engine's own log.",
         epilog=_overview(),
@@ -50,7 +62,9 @@ def _root() -> argparse.ArgumentParser:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _root()
     name = next((a for a in argv if not a.startswith("-")), None)
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
+    subparsers = parser.add_subparsers(
+        dest="command", metavar="COMMAND", help=argparse.SUPPRESS, prog="kvtui"
+    )
     if name in COMMANDS or name in HIDDEN:
         importlib.import_module(f"kvtui.commands.{name}").add_parser(subparsers)
     elif name is not None:
@@ -60,8 +74,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run kvtui with `argv` (without the program's name); returns the exit status."""
-    from kvtui.commands.output import err
+    from kvtui.commands.output import err, stand_in_for_closed_streams
 
+    stand_in_for_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -76,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KvtuiError as error:
         if args.debug:
             raise
-        err(f"kvtui: {error.line()}")
+        err(f"kvtui: {clean(error.line())}")
         return USAGE_ERROR if isinstance(error, InputError) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED

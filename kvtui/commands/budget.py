@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 from typing import Any
 
 from kvtui.commands.budget_card import ASSUMED_RUNTIME_GIB, DEFAULT_MARGIN_GIB, Money, card_for, money_for
@@ -74,16 +75,18 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < 1 << 31:
-        raise ValueError
-    return value
+    if not re.fullmatch(r"\d{1,10}", text, re.ASCII) or int(text) >= 1 << 31:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 0 to {(1 << 31) - 1}")
+    return int(text)
 
 
 def _gib(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value) or not 0 <= value < 1 << 20:
-        raise ValueError
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 1 << 20:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a size in GiB")
     return value
 
 

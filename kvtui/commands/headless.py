@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from threading import Event as Flag
 from types import FrameType
 
-from kvtui.commands.output import err
+from kvtui.commands.output import err, write_err
 from kvtui.core.units import duration, rate, size
 from kvtui.gpu.samples import Sample
 from kvtui.procedure.checks import setting_checks
@@ -67,8 +67,7 @@ class Narrator:
             parts.append(f"memory {size(self._sample.engine_bytes)}")
         text = ", ".join(parts)
         if self._live:
-            sys.stderr.write(f"\r\x1b[K{text[:118]}")
-            sys.stderr.flush()
+            write_err(f"\r\x1b[K{text[:118]}")
         else:
             err(text)
 
@@ -81,7 +80,7 @@ class Narrator:
 
     def _clear(self) -> None:
         if self._live:
-            sys.stderr.write("\r\x1b[K")
+            write_err("\r\x1b[K")
 
 
 def _lines(event: ev.Event, state: SessionState) -> Iterator[str]:

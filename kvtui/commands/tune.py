@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvtui.commands.tuning import add_screen_options, work
 from kvtui.core.errors import InputError
+from kvtui.core.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
                 margin_gib=args.margin,
                 reserve_gib=args.reserve,
                 min_decode_tps=args.min_decode,
-                extra=tuple(shlex.split(args.engine_args)),
+                extra=_words(args.engine_args),
                 gpu=args.gpu,
             ),
             note,
@@ -115,6 +116,15 @@ def resume_job(name: str) -> Callable[[Callable[[str], None]], Tuning]:
         return resume(find(name), note)
 
     return job
+
+
+def _words(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise InputError(
+            f"--engine-args: {clean(text, 120)}: {str(error).lower()}", hint="close what is quoted"
+        ) from None
 
 
 def _layers(text: str) -> int:

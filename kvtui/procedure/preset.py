@@ -5,6 +5,7 @@ A file with a mistake is refused as a whole, with the file, the key and what is 
 
 from __future__ import annotations
 
+import os
 import stat
 import tomllib
 from collections.abc import Mapping
@@ -14,13 +15,24 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from kvtui.core.errors import PresetError
+from kvtui.core.errors import InputError, PresetError
 from kvtui.core.text import clean
 from kvtui.procedure.preset_keys import KEYS, Key
 
 Transients = Literal["on-failure", "always"]
 
 _MAX_BYTES = 32 * 1024
+OPTIONS = {
+    "target_context": "--target-context",
+    "kv_type": "--kv-type",
+    "n_parallel": "--parallel",
+    "n_batch": "--batch-size",
+    "n_ubatch": "--ubatch-size",
+    "margin_gib": "--margin",
+    "reserve_gib": "--reserve",
+    "min_decode_tps": "--min-decode",
+}
+"""The options of the command line that stand for a key of a preset, by the field they set."""
 _MAX_LINE = 500
 """Characters in a line of a preset: a key of thousands of dotted parts takes the TOML reader minutes."""
 _ANSWER_ROOM = 128
@@ -71,11 +83,23 @@ def load_preset(name_or_path: str) -> Preset:
     Raises PresetError: unknown name, unreadable file, broken TOML, a wrong key or value.
     """
     if "/" in name_or_path or name_or_path.endswith(".toml"):
-        return _load(Path(name_or_path).expanduser())
+        return _load(Path(os.path.expanduser(name_or_path)))
     known = {path.stem: path for path in _packaged()}
     if name_or_path not in known:
         raise PresetError(clean(name_or_path, 80), "", f"no such preset; {_suggest(name_or_path, known)}")
     return _load(known[name_or_path])
+
+
+def check_field(field: str, value: object) -> None:
+    """Raise InputError when `value`, given as an option, is nothing that a preset may hold in `field`."""
+    for keys in KEYS.values():
+        for spec in keys.values():
+            if spec.field == field:
+                try:
+                    spec.read(value)
+                except ValueError:
+                    name = OPTIONS.get(field, field)
+                    raise InputError(f"{name}: {in_words(value)} is not {spec.allowed}") from None
 
 
 def list_presets() -> tuple[Preset, ...]:
@@ -161,17 +185,19 @@ def _value(shown: str, where: str, spec: Key, given: object) -> object:
     try:
         return spec.read(given)
     except ValueError:
-        raise PresetError(shown, where, f"is {_shown(given)}; it must be {spec.allowed}") from None
+        raise PresetError(shown, where, f"is {in_words(given)}; it must be {spec.allowed}") from None
 
 
-def _shown(value: object) -> str:
+def in_words(value: object) -> str:
     """A value as it may stand in an error: short, one line, in TOML's words where they differ."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
-        return f"[{', '.join('..' if isinstance(each, list) else _shown(each) for each in value[:8])}]"
+        return f"[{', '.join('..' if isinstance(each, list) else in_words(each) for each in value[:8])}]"
+    if isinstance(value, int) and abs(value) >= 1 << 64:
+        return "a number beyond 64 bits"
     return clean(f'"{value}"' if isinstance(value, str) else str(value), 60)
 
 

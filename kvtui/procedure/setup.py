@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from kvtui.core.text import clean
 from kvtui.engines.base import Engine
 from kvtui.gpu.samples import DeviceInfo
 from kvtui.procedure.oracle import Oracle
-from kvtui.procedure.preset import Preset, load_preset
+from kvtui.procedure.preset import Preset, check_field, in_words, load_preset
 from kvtui.procedure.tune import Tuning
 from kvtui.session.codec import to_builtins
 from kvtui.session.events import SessionResumed, SessionStarted
@@ -24,6 +25,9 @@ from kvtui.session.records import EngineInfo, HostInfo, ModelInfo
 from kvtui.session.store import SessionStore, new_session_id, now
 
 Note = Callable[[str], None]
+
+_MOST = 9999
+"""Layers or threads: more than any model or machine has, and no more than the engine can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,11 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
 
         note("assembling the demo model (once)")
         model = str(demo_model())
-    path = str(Path(model).expanduser())
+    path = os.path.expanduser(model)
+    if clean(path, len(path) + 1) != path:
+        raise ModelFileError(
+            clean(path), "characters in its path cannot be shown", hint="rename it, or give a link to it"
+        )
     note(f"reading {os.path.basename(path)}")
     oracle = Oracle.read(path)
     if not oracle.header.n_layer:
@@ -68,6 +76,12 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
     note("asking the engine what it can do")
     engine = choose_engine(request)
     abilities = engine.abilities()
+    offered = abilities.cache_types
+    if request.kv_type is not None and offered and request.kv_type not in offered:
+        raise InputError(
+            f"--kv-type: {request.kv_type} is no cache type of this engine",
+            hint=f"it has {', '.join(offered)}",
+        )
     device = device_info(request.gpu)
     base = base_config(request, plan, path, device)
     started = SessionStarted(
@@ -126,7 +140,7 @@ def resume(folder: Path, note: Note) -> Tuning:
 
 
 def with_options(plan: Preset, request: TuneRequest) -> Preset:
-    """`plan` with the operator's own values in place of the preset's."""
+    """`plan` with the operator's own values in place of the preset's. Raises InputError for one that cannot be."""
     given = {
         "target_context": request.target_context,
         "kv_type": request.kv_type,
@@ -137,7 +151,25 @@ def with_options(plan: Preset, request: TuneRequest) -> Preset:
         "reserve_gib": request.reserve_gib,
         "min_decode_tps": request.min_decode_tps,
     }
-    return replace(plan, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+    for field, value in given.items():
+        if value is not None and field != "kv_type" and (field, value) != ("min_decode_tps", 0):
+            check_field(field, value)
+    if request.kv_type is not None and not re.fullmatch(r"\w{1,16}", request.kv_type, re.ASCII):
+        raise InputError(f"--kv-type: {clean(request.kv_type, 40)} is not the name of a cache type")
+    for option, count in (
+        ("--gpu-layers", request.n_gpu_layers),
+        ("--n-cpu-moe", request.n_cpu_moe),
+        ("--threads", request.threads),
+    ):
+        if count is not None and not 0 <= count <= _MOST:
+            raise InputError(f"{option}: {in_words(count)} is not a number from 0 to {_MOST}")
+    plan = replace(plan, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+    if plan.n_ubatch > plan.n_batch:
+        raise InputError(
+            f"--ubatch-size: {plan.n_ubatch} is more than the batch of {plan.n_batch}",
+            hint="make --batch-size at least as large",
+        )
+    return plan
 
 
 def choose_engine(request: TuneRequest) -> Engine:
