@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     rows = [_HEAD, *(_row(entry) for entry in entries)]
     widths = [min(limit, max(width(row[column]) for row in rows)) for column, limit in enumerate(_WIDEST)]
     for row in rows:
-        cells = [_pad(clip(cell, cells), cells) for cell, cells in zip(row, widths, strict=False)]
-        out("  ".join([*cells, row[-1]]).rstrip())
+        cells = [_pad(clip(clean(cell), cells), cells) for cell, cells in zip(row, widths, strict=False)]
+        out("  ".join([*cells, clean(row[-1])]).rstrip())
     return 0
 
 

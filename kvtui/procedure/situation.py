@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 
 from kvtui.core.config import RunConfig
+from kvtui.core.shell import command_line
 from kvtui.core.units import signed_size
 from kvtui.engines.base import Engine
 from kvtui.procedure.oracle import Oracle
@@ -146,8 +146,7 @@ class Situation:
     def command(self, config: RunConfig) -> str:
         """The exact command line of `config`, quoted for a shell; the port is the server's usual one."""
         command = self.engine.command(config, SHOWN_PORT)
-        env = [f"{name}={shlex.quote(value)}" for name, value in command.env]
-        return " ".join([*env, shlex.join(command.argv)])
+        return command_line(command.argv, command.env)
 
     def kv_effect(self, config: RunConfig, reference: RunRecord | None) -> int | None:
         """Change in KV bytes against `reference`, from the model file; None where it cannot be told."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kvtui.core.shell import command_line
 from kvtui.core.units import MIB
 from kvtui.gpu.samples import MemoryRecord, Phase
 from kvtui.logs.facts import ContextFacts, EngineFacts
@@ -15,7 +16,6 @@ from kvtui.probes.results import SpeedResult, Timing
 from kvtui.procedure.checks import on_host, setting_checks
 from kvtui.procedure.compare import Moved, Quality, hidden_moves, moved, quality
 from kvtui.procedure.memory import Breakdown, breakdown
-from kvtui.report.shell import command_line
 from kvtui.session.records import SettingCheck
 from kvtui.session.state import RunRecord, SessionState
 

@@ -23,6 +23,9 @@ def _tag(cls: type[Event]) -> str:
 
 
 _BY_TAG = {_tag(cls): cls for cls in EVENT_TYPES}
+_MAX_INT = (1 << 63) - 1
+_EXACT = frozenset(("argv", "command_line", "env", "extra", "program"))
+"""What goes back to the system as it stands; whoever shows it quotes it (see core.shell)."""
 
 
 def to_builtins(value: Any) -> Any:
@@ -70,10 +73,39 @@ def decode(line: bytes) -> Event | None:
     Raises Unparsable when the line is not JSON (which a write that was cut short leaves behind), any other
     SessionError when it is JSON but not an event, or from a newer schema.
     """
+    return _event(_document(line))
+
+
+def decode_foreign(line: bytes) -> Event | None:
+    """Like `decode`, for a line that anybody may have written or edited: text comes without control sequences
+    (line breaks stay), and numbers within 64 bits, beyond which they are no floats. Raises what `decode` raises."""
+    document = _document(line)
     try:
-        document = json.loads(line)
+        return _event(_harmless(document))
+    except RecursionError as error:
+        raise SessionError("damaged event: nested too deeply") from error
+
+
+def _harmless(value: Any, key: str = "") -> Any:
+    if isinstance(value, str):
+        if key in _EXACT or value.isprintable():
+            return value
+        return "\n".join(clean(line, len(line) + 1) for line in value.split("\n"))
+    if type(value) is int:
+        return max(-_MAX_INT, min(value, _MAX_INT))
+    if isinstance(value, dict):
+        return {name: _harmless(item, key if key in _EXACT else name) for name, item in value.items()}
+    return [_harmless(item, key) for item in value] if isinstance(value, list) else value
+
+
+def _document(line: bytes) -> Any:
+    try:
+        return json.loads(line)
     except (ValueError, RecursionError) as error:
         raise Unparsable(f"not an event: {clean(str(error), 120)}") from error
+
+
+def _event(document: Any) -> Event | None:
     if not isinstance(document, dict) or not isinstance(document.get("type"), str):
         raise SessionError("not an event: no type")
     version = document.pop("v", None)

@@ -19,7 +19,7 @@ from types import TracebackType
 
 from kvtui.core.errors import SessionError
 from kvtui.core.text import clean
-from kvtui.session.codec import Unparsable, decode, encode
+from kvtui.session.codec import Unparsable, decode_foreign, encode
 from kvtui.session.events import Event, SessionStarted
 from kvtui.session.state import SessionState, apply, fold
 
@@ -67,7 +67,7 @@ def read_events(path: Path) -> tuple[list[Event], bool, int]:
         try:
             if last and tail:
                 raise Unparsable("cut off")
-            event = decode(line)
+            event = decode_foreign(line)
         except SessionError as error:
             if last and number > 1 and isinstance(error, Unparsable):
                 return events, True, good

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvtui.report.shell import command_line, quote
+from kvtui.core.shell import command_line, quote
 
 BASH = shutil.which("bash")
 

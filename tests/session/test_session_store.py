@@ -308,3 +308,20 @@ def test_an_empty_or_missing_event_log_is_one_clear_line(tmp_path: Path) -> None
     (tmp_path / EVENTS).write_bytes(encode(sample.started())[:40])
     with pytest.raises(SessionError, match="line 1: cut off"):
         load(tmp_path)
+
+
+def test_an_edited_session_brings_no_control_sequences_and_no_endless_numbers(tmp_path: Path) -> None:
+    folder = sample.write(tmp_path)
+    lines = [json.loads(line) for line in (folder / EVENTS).read_bytes().splitlines()]
+    evil = "\x1b]52;c;aGk=\x07red\nline\x9b2J"
+    lines[0]["model"]["file_name"] = lines[-1]["verdict"]["title"] = evil
+    lines[0]["device"]["total_bytes"] = 10**400
+    started = next(line for line in lines if line["type"] == "run_started")
+    started["argv"][1] = evil
+    (folder / EVENTS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    state = load(folder)
+    assert state.started.model.file_name == "red\nline"
+    assert state.verdict is not None
+    assert state.verdict.title == "red\nline"
+    assert state.started.device.total_bytes < 1 << 64
+    assert state.runs[0].argv[1] == evil  # quoted by whoever shows it
