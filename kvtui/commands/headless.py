@@ -21,6 +21,7 @@ from kvtui.session.records import Recommendation
 from kvtui.session.state import SessionState
 
 EVERY_S = 2.0
+_LEAD = {"run": "next", "stop": "stop here", "will-not-help": "this will not help", "skip": "skip"}
 
 
 class Unattended:
@@ -88,7 +89,7 @@ def _lines(event: ev.Event, state: SessionState) -> Iterator[str]:
         case ev.StepStarted(step=number):
             yield f"step {number} of 5: {STEPS[number - 1].title}"
         case ev.Recommended(recommendation=advice):
-            yield f"  next: {advice.title}"
+            yield f"  {_LEAD[advice.kind]}: {advice.title}"
             if advice.variable:
                 effect = advice.effect or "effect unknown"
                 yield f"        change {advice.variable} {advice.before} -> {advice.after} ({effect})"

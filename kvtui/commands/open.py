@@ -18,11 +18,11 @@ def run(args: argparse.Namespace) -> int:
             name = waiting[0].name
             err(f"kvtui: session {name} is unfinished; go on with: kvtui tune --resume {name} --headless")
         err(
-            "kvtui: no terminal here; try: kvtui demo --headless, kvtui tune -m model.gguf --headless, kvtui --help"
+            "kvtui: no terminal that can draw; try: kvtui demo --headless, kvtui tune -m model.gguf --headless"
         )
         return 2
     if args.no_color:
         os.environ["NO_COLOR"] = "1"
     from kvtui.tui.app import run_app
 
-    return run_app(None, unattended=False, no_mouse=args.no_mouse)
+    return run_app(None, unattended=False, no_mouse=args.no_mouse, say=err)

@@ -33,13 +33,13 @@ def work(job: Job, args: argparse.Namespace, *, unattended: bool) -> int:
     """Do `job` on the screen, or headless where that was asked for or there is no terminal."""
     if args.headless or not has_screen():
         if not args.headless:
-            err("kvtui: no terminal here, going on without a screen")
+            err("kvtui: no terminal that can draw, going on without a screen")
         return headless(job)
     if args.no_color:
         os.environ["NO_COLOR"] = "1"
     from kvtui.tui.app import run_app
 
-    return run_app(job, unattended=unattended, no_mouse=args.no_mouse)
+    return run_app(job, unattended=unattended, no_mouse=args.no_mouse, say=err)
 
 
 def has_screen() -> bool:

@@ -10,6 +10,7 @@ from kvtui.core.units import MIB, mib, signed_size
 from kvtui.logs.facts import EngineFacts, FailureFacts
 from kvtui.procedure.checks import setting_checks
 from kvtui.procedure.compare import hidden_moves
+from kvtui.procedure.stability import recall_reference
 from kvtui.session.records import FailureKind, RunOutcome, SettingCheck
 from kvtui.session.state import RunRecord, SessionState
 
@@ -36,6 +37,7 @@ def judge(state: SessionState, run: RunRecord, error: KvtuiError | None) -> Judg
         *_from_log(run.facts),
         *_differences(run, checks),
         *_second_variables(state, run),
+        *_recall(state, run),
         *_forecast(run),
     )
     unproven = [c for c in checks if c.setting in _TYPES and c.state == "unproven"]
@@ -134,6 +136,27 @@ def _second_variables(state: SessionState, run: RunRecord) -> list[Finding]:
             why=f"a comparison with run {run.change.against_run} cannot tell which of them did what",
             next=f"pin {moves[0].variable} to {moves[0].before} and repeat",
             evidence=evidence,
+        )
+    ]
+
+
+def _recall(state: SessionState, run: RunRecord) -> list[Finding]:
+    """Recall that is below the baseline's, whether or not the preset lets it pass."""
+    reference = recall_reference(state)
+    if reference is None or not run.recalls or not reference.needles:
+        return []
+    latest = run.recalls[-1]
+    if not latest.needles or latest.found / len(latest.needles) >= reference.found / len(reference.needles):
+        return []
+    found = f"{latest.found} of {len(latest.needles)} at {latest.depth:,} tokens"
+    before = f"{reference.found} of {len(reference.needles)} at {reference.depth:,} tokens"
+    return [
+        Finding(
+            id="recall-below-baseline",
+            severity="info",
+            title=f"Recall {found}, {before} at the f16 baseline",
+            why="fewer planted facts came back than at full precision; the preset's share decides whether that ends it",
+            evidence=(Evidence(None, f"recall {found}"), Evidence(None, f"baseline recall {before}")),
         )
     ]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kvtui.core.units import rate, tokens
+from kvtui.core.units import rate, size, tokens
 from kvtui.procedure import baseline, floor, quantized, stages, transients
 from kvtui.procedure.situation import Action, Close, Finish, Situation
+from kvtui.procedure.stability import free_at_peak, recall_reference
 from kvtui.session.records import Verdict, VerdictOutcome
 from kvtui.session.state import RunRecord
 
@@ -90,9 +91,14 @@ def _why(sit: Situation, best: RunRecord, *, stopped: bool) -> str:
     if best.speeds:
         speed = best.speeds[-1]
         parts.append(f"decodes {rate(speed.decode_tps)} at a depth of {speed.depth:,} tokens")
+    free = free_at_peak(sit.state, best)
+    if free is not None and sit.on_gpu:
+        parts.append(f"leaves {size(free)} free at the peak")
     if best.recalls:
         recall = best.recalls[-1]
-        parts.append(f"recalls {recall.found} of {len(recall.needles)} planted facts")
+        reference = recall_reference(sit.state)
+        at_f16 = f" ({reference.found} of {len(reference.needles)} at the f16 baseline)" if reference else ""
+        parts.append(f"recalls {recall.found} of {len(recall.needles)} planted facts{at_f16}")
     if _short_of_target(sit, best):
         trouble = stages.first_trouble_text(sit)
         if trouble:

@@ -68,6 +68,8 @@ def _propose(sit: Situation, name: str) -> Action:
         n_ctx=context, type_k=type_k, type_v=type_v, flash_attn="off" if off else "on", n_parallel=1
     )
     why = "halves the memory per token with little loss; same prompts at the same depths show what it does to outputs"
+    if not off:
+        why += "; -fa on spells out what the engine's own probe had decided already"
     not_this: tuple[str, ...] = ()
     if off:
         why = "this device has no flash attention for this model, which quantized values need: only keys are quantized"
@@ -98,14 +100,14 @@ def saved_bytes(sit: Situation, run: RunRecord) -> int | None:
 def summary(sit: Situation, run: RunRecord) -> str:
     """One line for the checklist."""
     saved = saved_bytes(sit, run)
+    found = quality(sit.state, run)
     parts = [f"{run.config.kv_types} proven"]
+    if found is not None and found.recall_found is not None and found.baseline_recall_found is not None:
+        parts.append(
+            f"recall {found.recall_found} of {found.recall_total} ({found.baseline_recall_found} at f16)"
+        )
     if saved is not None:
         parts.append(f"KV {signed_size(saved)}")
-    found = quality(sit.state, run)
     if found is not None:
         parts.append(f"{found.identical} of {found.total} outputs identical, no verdict lost")
-        if found.recall_found is not None and found.baseline_recall_found is not None:
-            parts.append(
-                f"recall {found.recall_found} of {found.recall_total} ({found.baseline_recall_found} at f16)"
-            )
     return ", ".join(parts)

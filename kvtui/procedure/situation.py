@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from kvtui.core.config import RunConfig
 from kvtui.core.shell import command_line
-from kvtui.core.units import signed_size
+from kvtui.core.units import MIB, signed_size
 from kvtui.engines.base import Engine
 from kvtui.procedure.oracle import Oracle
 from kvtui.procedure.preset import Preset
@@ -183,7 +183,10 @@ class Situation:
                 after=moving.value(config),
                 against_run=reference.number,
             )
-        effect = self.kv_effect(config, reference)
+        effect, compute = self.kv_effect(config, reference), compute_effect(config, reference)
+        told = [f"KV {signed_size(effect)}"] if effect is not None else []
+        if compute is not None:
+            told.append(f"compute buffer about {signed_size(compute)}")
         advice = Recommendation(
             kind="run",
             title=title,
@@ -192,8 +195,8 @@ class Situation:
             option=moving.option if moving and change else "",
             before=change.before if change else "",
             after=change.after if change else "",
-            effect="" if effect is None else f"KV {signed_size(effect)}",
-            effect_bytes=effect,
+            effect=", ".join(told),
+            effect_bytes=None if effect is None else effect + (compute or 0),
             risk=risk,
             command=self.command(config),
             config=config,
@@ -211,3 +214,12 @@ class Situation:
         if variable is not None:
             return next((v for v in moving if v.name == variable), None)
         return moving[0] if moving else None
+
+
+def compute_effect(config: RunConfig, reference: RunRecord | None) -> int | None:
+    """Change of the compute buffers in bytes where the micro-batch moves: in proportion to it, from those that the
+    log of `reference` proves. None where it stays or nothing is proven."""
+    if reference is None or config.n_ubatch == reference.config.n_ubatch or reference.facts.main is None:
+        return None
+    proven = sum(b.mib for b in reference.facts.main.compute_buffers)
+    return round(proven * (config.n_ubatch / reference.config.n_ubatch - 1) * MIB) if proven else None

@@ -35,13 +35,14 @@ STEPS: tuple[Step, ...] = (
         3,
         "Quantized KV",
         "Same prompts, same depths, q8_0 keys and values, flash attention on.",
-        "The log proves the types, and no task that passed at f16 fails now.",
+        "The log proves the types, no task that passed at f16 fails now, and recall keeps the preset's share.",
     ),
     Step(
         4,
         "Context in stages",
         "One context after the other, never straight to the maximum: speed, memory and recall at each.",
-        "Stops at the first failure or at your speed floor; the highest stable stage wins.",
+        "Stops at the first failure: memory margin, your speed floor, or recall below the preset's share of the "
+        "baseline; the highest stable stage wins.",
     ),
     Step(
         5,

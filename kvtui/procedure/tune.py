@@ -34,7 +34,8 @@ class Tuning:
         Raises Cancelled when `cancel` is set, SessionError when nothing can be recorded any more. The store is
         closed either way.
         """
-        began, cpu = time.monotonic(), time.process_time()
+        earlier = sum(r.wall_s for r in self.store.state.runs)
+        began, cpu = time.monotonic() - earlier, time.process_time()
         with self.store:
             while self.store.state.verdict is None:
                 self._step(observer, decider, cancel, began, cpu)
@@ -52,9 +53,12 @@ class Tuning:
         match action:
             case Finish(verdict):
                 wall, own = time.monotonic() - began, time.process_time() - cpu
-                earlier = sum(r.wall_s for r in self.store.state.runs) if self.store.state.resumed else 0.0
                 tell(ev.Recommended(now(), 5, _last_run(self.store.state), stop_here(verdict)))
-                tell(ev.SessionFinished(now(), verdict, wall_s=wall, own_cpu_s=own, notes=_notes(earlier)))
+                tell(
+                    ev.SessionFinished(
+                        now(), verdict, wall_s=wall, own_cpu_s=own, notes=_notes(self.store.state)
+                    )
+                )
             case Close(number, outcome, summary, advice):
                 if advice is not None:
                     tell(ev.Recommended(now(), number, _last_run(self.store.state), advice))
@@ -93,9 +97,8 @@ class Tuning:
 
 def stop_here(verdict: Verdict) -> Recommendation:
     """The last recommendation of a session: nothing more to launch."""
-    title = verdict.title if verdict.config is None else f"Stop here: {verdict.title}"
     return Recommendation(
-        kind="stop", title=title, why=verdict.why, command=verdict.command, config=verdict.config
+        kind="stop", title=verdict.title, why=verdict.why, command=verdict.command, config=verdict.config
     )
 
 
@@ -103,5 +106,7 @@ def _last_run(state: SessionState) -> int | None:
     return state.runs[-1].number if state.runs else None
 
 
-def _notes(earlier_s: float) -> tuple[str, ...]:
-    return (f"resumed; {earlier_s:.0f} s of earlier runs are not in the wall time",) if earlier_s else ()
+def _notes(state: SessionState) -> tuple[str, ...]:
+    if not state.resumed:
+        return ()
+    return ("resumed: the time is that of all runs and of the last process, the pauses between left out",)

@@ -10,7 +10,7 @@ from kvtui.report.escape import code, fence, table, text
 from kvtui.report.facts import SessionFacts, derive
 from kvtui.report.markdown_runs import finding_lines, run_section
 from kvtui.report.run_facts import RunFacts
-from kvtui.session.events import Decided
+from kvtui.session.events import Decided, Recommended
 from kvtui.session.records import Recommendation
 from kvtui.session.state import SessionState
 
@@ -239,9 +239,9 @@ def _decisions(session: SessionFacts) -> list[str]:
                 text(offered.recommendation.title if offered else decided.subject if decided else ""),
                 text(offered.recommendation.why) if offered else "",
                 _effect(offered.recommendation) if offered else "",
-                _choice(decided),
+                _choice(decided, offered),
                 "" if decided is None else decided.by if decided.by == "operator" else "kvtui, unattended",
-                (text(decided.reason) if decided else "") or "none given",
+                "" if decided is None else text(decided.reason) or "none given",
             )
         )
     head = ("step", "advised", "why", "expected effect", "decision", "by", "reason of the decision")
@@ -254,9 +254,10 @@ def _effect(advice: Recommendation) -> str:
     return "not told" if advice.effect_bytes is None else signed_size(advice.effect_bytes)
 
 
-def _choice(decided: Decided | None) -> str:
+def _choice(decided: Decided | None, offered: Recommended | None) -> str:
     if decided is None:
-        return "not decided"
+        asks = offered is not None and offered.recommendation.kind == "run"
+        return "interrupted before a decision" if asks else "nothing to decide"
     if decided.choice != "change":
         return decided.choice
     return f"change: {text(words.label(decided.variable))} to {code(decided.value)}"

@@ -203,7 +203,8 @@ class StageSkipped(Event):
 
 @dataclass(frozen=True, slots=True)
 class SessionFinished(Event):
-    """The procedure is over. `own_cpu_s` is the CPU time that kvtui itself used."""
+    """The procedure is over. `wall_s` is the time worked, pauses between resumes left out; `own_cpu_s` the CPU time
+    that kvtui's last process used."""
 
     verdict: Verdict
     wall_s: float = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kvtui.tui.lines import EMPTY, Line, Span, fit, line, width_of
+from kvtui.tui.lines import EMPTY, Line, Span, fit, line, width_of, wrap
 
 EVERYWHERE = "everywhere"
 DETAIL = "detail"
@@ -111,24 +111,25 @@ def _hint(action: Action) -> Line:
     return line(" ", Span(key_name(action.keys[0]), "key"), Span(f" {action.title} ", "dim"))
 
 
-def help_lines(scope: str, about: str, actions: Collection[Action]) -> list[Line]:
-    """The help of one screen: what it is for, then its keys; those that do not work at this moment are dim."""
-    out = [line(paragraph) for paragraph in about.split("\n")]
+def help_lines(scope: str, about: str, actions: Collection[Action], cells: int = 80) -> list[Line]:
+    """The help of one screen: what it is for, then its keys; those that do not work at this moment are dim.
+
+    Below 60 cells what a key does stands under it.
+    """
+    out = [line(row) for paragraph in about.split("\n") for row in wrap(paragraph, cells)]
     out.append(EMPTY)
+    beside = cells >= 60
     for title, group in (("Keys here", of_scope(scope)), ("Keys everywhere", everywhere())):
         if not group:
             continue
         out.append(line(Span(title, "title")))
         for action in group:
-            keys = " ".join(key_name(k) for k in action.keys)
-            now = action in actions
-            out.append(
-                line(
-                    "  ",
-                    fit(line(Span(keys, "key" if now else "dim")), 18),
-                    fit(line(Span(action.title, "" if now else "dim")), 12),
-                    Span(action.help, "" if now else "dim"),
-                )
-            )
+            tone = "" if action in actions else "dim"
+            keys = fit(line(Span(" ".join(key_name(k) for k in action.keys), "dim" if tone else "key")), 18)
+            name = fit(line(Span(action.title, tone)), 12)
+            rows = wrap(action.help, cells - (32 if beside else 4))
+            first = Span(rows[0] if rows and beside else "", tone)
+            out.append(line("  ", keys, name, first))
+            out += [line(" " * (32 if beside else 4), Span(row, tone)) for row in rows[1 if beside else 0 :]]
         out.append(EMPTY)
     return out[:-1]

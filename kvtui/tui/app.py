@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -266,8 +266,9 @@ class KvtuiApp(App[int], inherit_bindings=False):
 
         screen = self.screen
         if isinstance(screen, KvtuiScreen | Dialog) and not isinstance(screen, HelpScreen):
-            lines = actions.help_lines(screen.scope, screen.about, screen.actions())
-            self.push_screen(HelpScreen(lines))
+            self.push_screen(
+                HelpScreen(partial(actions.help_lines, screen.scope, screen.about, screen.actions()))
+            )
 
     async def action_quit(self) -> None:
         """End; asks first when an engine runs, and only once."""
@@ -323,8 +324,10 @@ class KvtuiApp(App[int], inherit_bindings=False):
         self.notify(content(line(Span(text))).plain, markup=False, severity="error" if bad else "information")
 
 
-def run_app(job: Job | None, *, unattended: bool, no_mouse: bool = False) -> int:
-    """Open the app and stay until it ends; returns the exit status.
+def run_app(
+    job: Job | None, *, unattended: bool, no_mouse: bool = False, say: Callable[[str], None] | None = None
+) -> int:
+    """Open the app and stay until it ends; returns the exit status. `say` is told afterwards what to remember.
 
     0 done, 1 findings or stopped, 3 failed, 130 ended before the end, 128+N ended by signal N. Raises KvtuiError when
     `job` could not even begin.
@@ -338,6 +341,11 @@ def run_app(job: Job | None, *, unattended: bool, no_mouse: bool = False) -> int
         app.deadline.disarm()
         raise app.startup_error
     status = FAILED if result is None else result
+    if say is not None:
+        from kvtui.tui.view_end import farewell
+
+        for text in farewell(app.live):
+            say(f"kvtui: {text}")
     if app.work is not None and app.work.running:
         # It hangs. The engine dies with the thread that started it, and that thread with this process.
         os._exit(status)

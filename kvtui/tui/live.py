@@ -189,6 +189,6 @@ class Live:
         run = self.run
         if run is None:
             return "", ""
-        import shlex
+        from kvtui.core.shell import command_line
 
-        return shlex.join(run.argv), f"command of run {run.number}"
+        return command_line(run.argv, run.env), f"command of run {run.number}"

@@ -37,6 +37,17 @@ def verdict(live: Live, cells: int) -> list[Line]:
     return [*out, *table(state, cells)]
 
 
+def farewell(live: Live) -> list[str]:
+    """What the shell's screen shows after the app: the verdict and its report, or how to go on."""
+    if live.state is None or live.folder is None:
+        return []
+    verdict = live.state.verdict
+    if verdict is None:
+        name = live.folder.name
+        return [f"session {name} is kept; go on with: kvtui tune --resume {name}"]
+    return [verdict.title, *([f"report: {live.reports[-1]}"] if live.reports else [])]
+
+
 def report_lines(text: Sequence[str], cells: int) -> list[Line]:
     """A Markdown report as plain lines: headings strong, long paragraphs wrapped, tables cut."""
     out: list[Line] = []

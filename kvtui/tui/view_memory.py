@@ -174,6 +174,9 @@ def legend(b: Breakdown, cells: int, host: bool) -> Line:
 def title(state: SessionState, trace: Trace) -> Line:
     """What the chart shows, its present value and its peak."""
     what = "Host memory of the engine (no GPU)" if trace.host else f"VRAM of {state.started.device.name}"
+    if state.current_run is None:
+        last = state.runs[-1].number if state.runs else None
+        return line(Span(what, "title"), "" if last is None else Span(f"  run {last}, ended", "dim"))
     now = line() if trace.last is None else line("  now ", size(trace.last))
     return line(Span(what, "title"), now)
 

@@ -7,7 +7,8 @@ from kvtui.core.units import duration, rate, tokens
 from kvtui.procedure.checks import setting_checks
 from kvtui.procedure.live import Progress
 from kvtui.procedure.steps import PURPOSES, STEPS
-from kvtui.session.records import SettingCheck
+from kvtui.procedure.variables import BY_NAME
+from kvtui.session.records import Change, SettingCheck
 from kvtui.session.state import RunRecord, SessionState
 from kvtui.tui.lines import Line, Span, columns, fit, line, tint, wrap
 from kvtui.tui.view_marks import CHECK, DIFFERS, PROVEN
@@ -28,18 +29,27 @@ def title(state: SessionState | None, run: RunRecord | None, cells: int) -> Line
         return line(Span(f"Step {number} {name}", "title"))
     change = run.change
     what = f"{change.before} → {change.after}" if change else purpose_of(run)
-    named = f"{change.variable} {what}" if change else what
+    moving = variable_of(change) if change else ""
+    named = f"{moving} {what}" if change else what
+    short = f"{moving} → {change.after}" if change else what
     head = f"Step {number}"
     for text in (
         f"{head} {name} · run {run.number}: {named}",
         f"{head} · run {run.number}: {named}",
-        f"{head} · run {run.number}: {what}",
+        f"{head} · run {run.number}: {short}",
+        f"{head} · {short}",
     ):
         if width(text) <= cells:
             break
     else:
         text = f"{head} · run {run.number}"
     return line(Span(text, "title"))
+
+
+def variable_of(change: Change) -> str:
+    """The changed variable as it is called everywhere: `KV types`, `micro-batch`."""
+    variable = BY_NAME.get(change.variable)
+    return variable.label if variable is not None else change.variable
 
 
 def purpose_of(run: RunRecord) -> str:

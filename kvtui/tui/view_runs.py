@@ -7,7 +7,7 @@ from kvtui.core.units import duration, rate, size, tokens
 from kvtui.session.state import RunRecord, SessionState
 from kvtui.tui.lines import Line, Span, columns, labelled, line, tint
 from kvtui.tui.view_marks import RUN, RUN_LOST, RUN_NOW
-from kvtui.tui.view_run import purpose_of
+from kvtui.tui.view_run import purpose_of, variable_of
 
 Column = tuple[str, int]
 COLUMNS: tuple[Column, ...] = (
@@ -48,7 +48,9 @@ def values_of(run: RunRecord) -> dict[str, Line]:
     found, asked = sum(r.found for r in run.recalls), sum(len(r.needles) for r in run.recalls)
     passed = sum(t.passed for t in run.tasks)
     change = (
-        f"{run.change.variable} {run.change.before} → {run.change.after}" if run.change else purpose_of(run)
+        f"{variable_of(run.change)} {run.change.before} → {run.change.after}"
+        if run.change
+        else purpose_of(run)
     )
     return {
         "run": line(str(run.number)),

@@ -55,9 +55,22 @@ def test_the_footer_never_drops_help_and_quit(cells: int) -> None:
 
 def test_help_lists_every_key_and_dims_what_does_nothing_now() -> None:
     now = [a for a in actions.of_scope("procedure") if a.id != "accept"]
-    out = actions.help_lines("procedure", "What it is for.", now)
+    out = actions.help_lines("procedure", "What it is for.", now, 120)
     text = "\n".join(text_of(x) for x in out)
     for action in (*actions.of_scope("procedure"), *actions.everywhere()):
         assert action.help in text
     accept = next(x for x in out if "Do what is recommended." in text_of(x))
     assert {s.tone for s in accept if s.text.strip()} == {"dim"}
+
+
+@pytest.mark.parametrize("cells", [36, 58, 78, 120])
+def test_help_is_wrapped_and_never_cut(cells: int) -> None:
+    about = (
+        "A long paragraph that says what this screen is for, in more words than one line of a terminal holds."
+    )
+    out = actions.help_lines("procedure", about, actions.of_scope("procedure"), cells)
+    assert all(width_of(row) <= max(cells, 36) for row in out)
+    words = " ".join(text_of(row) for row in out).split()
+    for action in actions.of_scope("procedure"):
+        assert all(word in words for word in action.help.split())
+    assert all(word in words for word in about.split())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -145,9 +146,9 @@ def test_the_title_says_as_much_as_fits() -> None:
     state = at(ev.RunStarted, 3)
     run = state.runs[-1]
     assert (
-        text_of(view_run.title(state, run, 80)) == "Step 3 Quantized KV · run 3: kv-types f16/f16 → q8_0/q8_0"
+        text_of(view_run.title(state, run, 80)) == "Step 3 Quantized KV · run 3: KV types f16/f16 → q8_0/q8_0"
     )
-    assert text_of(view_run.title(state, run, 40)) == "Step 3 · run 3: f16/f16 → q8_0/q8_0"
+    assert text_of(view_run.title(state, run, 40)) == "Step 3 · run 3: KV types → q8_0/q8_0"
     assert text_of(view_run.title(state, run, 10)) == "Step 3 · run 3"
     assert text_of(view_run.title(None, None, 40)) == "Preparing"
 
@@ -343,3 +344,22 @@ def test_proving_lines_are_marked_in_the_log() -> None:
     assert "   15 ▶" in rows
     assert "    2   0.00.000.350" in rows
     assert view_log.proving(None) == {}
+
+
+def test_what_the_shell_shows_after_the_app_says_how_to_go_on_or_where_the_report_is(tmp_path: Path) -> None:
+    live = live_at(ev.RunFinished)
+    live.folder = tmp_path / "20260101-000000-abcd"
+    assert view_end.farewell(live) == [
+        "session 20260101-000000-abcd is kept; go on with: kvtui tune --resume 20260101-000000-abcd"
+    ]
+    live = live_at(ev.SessionFinished)
+    live.folder = tmp_path
+    live.reports = (tmp_path / "report.json", tmp_path / "report.md")
+    assert view_end.farewell(live)[1] == f"report: {tmp_path / 'report.md'}"
+    assert view_end.farewell(Live()) == []
+
+
+def test_nothing_is_called_now_when_no_engine_runs() -> None:
+    live = live_at(ev.RunFinished)
+    assert live.state is not None
+    assert "now" not in text_of(view_memory.title(live.state, trace_of(live.state.runs[-1], True)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import overload
 
@@ -92,7 +92,7 @@ class HelpScreen(DetailScreen):
 
     about = "This help."
 
-    def __init__(self, lines: list[Line]) -> None:
+    def __init__(self, lines: Callable[[int], list[Line]]) -> None:
         super().__init__()
         self._lines = lines
 
@@ -102,7 +102,7 @@ class HelpScreen(DetailScreen):
 
     def build(self, cells: int) -> Sequence[Line]:
         """See DetailScreen."""
-        return self._lines
+        return self._lines(cells)
 
 
 class BudgetScreen(DetailScreen):
