@@ -116,7 +116,7 @@ def help_lines(scope: str, about: str, actions: Collection[Action], cells: int =
 
     Below 60 cells what a key does stands under it.
     """
-    out = [line(row) for paragraph in about.split("\n") for row in wrap(paragraph, cells)]
+    out = [line(row) for row in wrap(about, cells)]
     out.append(EMPTY)
     beside = cells >= 60
     for title, group in (("Keys here", of_scope(scope)), ("Keys everywhere", everywhere())):
