@@ -45,7 +45,8 @@ def farewell(live: Live) -> list[str]:
     if verdict is None:
         name = live.folder.name
         return [f"session {name} is kept; go on with: kvtui tune --resume {name}"]
-    return [verdict.title, *([f"report: {live.reports[-1]}"] if live.reports else [])]
+    readable = [path for path in live.reports if path.suffix == ".md"]
+    return [verdict.title, *(f"report: {path}" for path in readable)]
 
 
 def report_lines(text: Sequence[str], cells: int) -> list[Line]:
