@@ -90,6 +90,16 @@ def terminal(environment: dict[str, str]) -> Iterator[Callable[..., Terminal]]:
         one.child.close(force=True)
 
 
+def start_engine(app: Terminal, engines_of: Engines) -> None:
+    """Accept the first recommendation and wait until its engine lives."""
+    app.wait_for("a accept")
+    app.press("a")
+    end = time.monotonic() + 60
+    while not engines_of():
+        assert time.monotonic() < end, "no engine was started"
+        app.feed(0.05)
+
+
 def restored(raw: bytes) -> bool:
     """The alternate screen was left again after it was entered."""
     return raw.rfind(b"\x1b[?1049l") > raw.rfind(b"\x1b[?1049h") >= 0
@@ -140,11 +150,7 @@ def test_quitting_while_the_engine_runs_asks_first_and_leaves_nothing_behind(
     engines_of: Engines,
 ) -> None:
     app = terminal("tune", "-m", str(tiny_model), "--preset", str(tiny_preset))
-    app.wait_for("a accept")
-    app.press("a")
-    end = time.monotonic() + 60
-    while not engines_of() and time.monotonic() < end:
-        app.feed(0.05)
+    start_engine(app, engines_of)
     app.press("q")
     if app.child.isalive():
         app.press("y")
@@ -164,11 +170,7 @@ def test_signals_restore_the_terminal_and_end_the_engine(
     number: signal.Signals,
 ) -> None:
     app = terminal("tune", "-m", str(tiny_model), "--preset", str(tiny_preset))
-    app.wait_for("a accept")
-    app.press("a")
-    end = time.monotonic() + 60
-    while not engines_of() and time.monotonic() < end:
-        app.feed(0.05)
+    start_engine(app, engines_of)
     app.child.kill(number)
     assert app.status() == 128 + number
     assert restored(app.raw)
@@ -182,11 +184,7 @@ def test_a_lost_connection_leaves_no_engine(
     terminal: Callable[..., Terminal], tiny_model: Path, tiny_preset: Path, engines_of: Engines
 ) -> None:
     app = terminal("tune", "-m", str(tiny_model), "--preset", str(tiny_preset))
-    app.wait_for("a accept")
-    app.press("a")
-    end = time.monotonic() + 60
-    while not engines_of() and time.monotonic() < end:
-        app.feed(0.05)
+    start_engine(app, engines_of)
     with suppress(pexpect.ExceptionPexpect):
         app.child.close(force=False)
     end = time.monotonic() + 15
