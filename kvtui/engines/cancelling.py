@@ -15,6 +15,9 @@ from typing import Any, Self
 from kvtui.core.errors import Cancelled
 
 _POLL_S = 0.05
+_CONNECTED = frozenset(
+    f"connection.{step}.complete" for step in ("connect_tcp", "connect_unix_socket", "start_tls")
+)
 
 
 class Cancelling:
@@ -51,8 +54,9 @@ class Cancelling:
             raise Cancelled
 
     def trace(self, event: str, info: dict[str, Any]) -> None:
-        """To be handed to the HTTP library: takes the socket as soon as the connection is made."""
-        if event == "connection.connect_tcp.complete":
+        """To be handed to the HTTP library: takes the socket as soon as the connection is made, and the one that
+        TLS puts in its place."""
+        if event in _CONNECTED:
             self._socket = info["return_value"].get_extra_info("socket")
 
     def _watch(self) -> None:

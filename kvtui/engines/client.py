@@ -15,7 +15,8 @@ from typing import Any, Literal, Self
 
 import httpx
 
-from kvtui.core.errors import EngineGone, RequestError
+from kvtui.core.errors import EngineGone, InputError, RequestError
+from kvtui.core.text import clean
 from kvtui.engines.cancelling import Cancelling
 from kvtui.engines.refusals import refusal
 from kvtui.engines.stream import AnswerReader, are_token_ids, event_data, json_object, plain
@@ -32,21 +33,44 @@ _TRICKLE = 4
 class EngineClient:
     """One engine at `base_url`. `stall_s`: the longest silence of a working engine before it counts as hung.
 
+    `api_key` goes with every request as a bearer token. `ca_file` (PEM) is trusted in place of the system's
+    authorities where `base_url` is https. `unix_socket` is the path of the socket to connect to, `base_url` then
+    only names the host. No proxy of the environment is ever used. `body_limit` bounds an answer, in bytes.
+
     May be used by several threads at once. Every method but `health` raises RequestError (refused, rubbish,
-    too late), EngineGone (connection refused or lost) or Cancelled.
+    too late, a certificate that is not trusted), EngineGone (connection refused or lost) or Cancelled.
+    Raises InputError when `ca_file` or `api_key` cannot be used.
     """
 
-    def __init__(self, base_url: str, *, timeout_s: float = 30.0, stall_s: float = 900.0) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        timeout_s: float = 30.0,
+        stall_s: float = 900.0,
+        api_key: str | None = None,
+        ca_file: str | None = None,
+        unix_socket: str | None = None,
+        body_limit: int = _BODY_LIMIT,
+    ) -> None:
         self.base_url = base_url
         self._limit_s = timeout_s * _TRICKLE
+        self._body_limit = body_limit
         self._stall = httpx.Timeout(timeout_s, read=stall_s)
+        headers = {"Accept-Encoding": "identity"}
+        if api_key is not None:
+            headers["Authorization"] = f"Bearer {_usable_key(api_key)}"
         self._http = httpx.Client(
             base_url=base_url,
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
             trust_env=False,
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # plain HTTP: loading certificates takes 40 ms
-            headers={"Accept-Encoding": "identity"},
-            limits=httpx.Limits(max_keepalive_connections=0),
+            transport=httpx.HTTPTransport(
+                verify=_tls(base_url, ca_file),
+                trust_env=False,
+                uds=unix_socket,
+                limits=httpx.Limits(max_keepalive_connections=0),
+            ),
+            headers=headers,
         )
 
     def __enter__(self) -> Self:
@@ -88,6 +112,19 @@ class EngineClient:
         except (LookupError, TypeError):
             return {}
         return _cleaned(meta) if isinstance(meta, dict) else {}
+
+    def answer(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The JSON object at `path`, cleaned: GET, or POST where there is a `body`."""
+        found: dict[str, Any] = _cleaned(self._ask("GET" if body is None else "POST", path, body))
+        return found
+
+    def text(self, path: str) -> str:
+        """The text at `path`, cleaned, its line breaks kept."""
+        with self._open("GET", path, None, None, None, self._limit_s) as (response, cancelling):
+            read = _bounded(response, self._body_limit, path)
+            if cancelling.late:
+                raise _too_late(path)
+        return plain(read.decode("utf-8", "replace"))
 
     def slots(self) -> list[dict[str, Any]]:
         """The state of every slot, as `/slots` tells it."""
@@ -160,7 +197,7 @@ class EngineClient:
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None, *, wanted: type = dict) -> Any:
         with self._open(method, path, body, None, None, self._limit_s) as (response, cancelling):
-            read = _bounded(response, _BODY_LIMIT, path)
+            read = _bounded(response, self._body_limit, path)
             if cancelling.late:  # a body without a length looks whole when it is cut off
                 raise _too_late(path)
             answer = json_object(read, path)
@@ -195,9 +232,39 @@ class EngineClient:
                 cancelling.check()
                 if cancelling.late or isinstance(error, httpx.TimeoutException):
                     raise _too_late(path) from error
+                if isinstance(error, httpx.ConnectError) and "SSL" in str(error):
+                    raise _not_trusted(self.base_url, error) from error
                 if isinstance(error, httpx.TransportError) and not _is_rubbish(error):
                     raise EngineGone(f"the connection to the engine broke at {path}") from error
                 raise RequestError(f"the engine's answer to {path} cannot be read") from error
+
+
+def _tls(base_url: str, ca_file: str | None) -> ssl.SSLContext:
+    if not base_url.lower().startswith("https:"):
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used: loading certificates takes 40 ms
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ValueError) as error:  # a file that is no PEM is an SSLError, which is an OSError
+        reason = getattr(error, "strerror", None) or "holds no certificate"
+        raise InputError(
+            f"{clean(str(ca_file))}: {clean(reason, 200)}", hint="a PEM file is wanted"
+        ) from error
+
+
+def _usable_key(key: str) -> str:
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise InputError("the API key cannot be sent", hint="printable ASCII without blanks is wanted")
+    return key
+
+
+def _not_trusted(base_url: str, error: Exception) -> RequestError:
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        reason = clean(str(error).partition("verify failed: ")[2].partition(" (_ssl")[0], 120)
+        return RequestError(
+            f"{clean(base_url)}: its certificate is not trusted" + (f" ({reason})" if reason else ""),
+            kind="tls",
+        )
+    return RequestError(f"{clean(base_url)}: no TLS connection can be made", kind="tls")
 
 
 def _too_late(path: str) -> RequestError:
