@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kvtui.commands.tuning import add_screen_options, work
 from kvtui.core.errors import InputError
 from kvtui.core.text import clean
+from kvtui.engines.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-m", "--model", metavar="FILE", help="the GGUF file to tune")
+    parser.add_argument("--engine", metavar="E", help="the kind of engine to drive: " + ", ".join(KINDS))
     parser.add_argument(
         "--engine-bin", metavar="PATH", help="the llama-server to drive (default: $LLAMA_SERVER_BIN, PATH)"
     )
@@ -84,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
         return prepare(
             TuneRequest(
                 model=args.model,
+                engine=args.engine,
                 engine_bin=args.engine_bin,
                 preset=args.preset,
                 target_context=args.target_context,

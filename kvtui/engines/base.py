@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -10,6 +11,7 @@ from typing import Protocol
 
 from kvtui.core.config import RunConfig
 from kvtui.logs.facts import EngineFacts
+from kvtui.probes.asking import Asking, Completion
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,22 @@ class Abilities:
     version: str = ""
     build: str | None = None
     commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a kind of engine can be asked for: the steps and the advisor read this and never which engine it is.
+
+    `kind` is the name by which `kvtui.engines.find` finds it again. `kv_ladder` holds the pairs of K and V types from
+    full precision downwards, in the order in which they are worth trying; `variables` the names of the variables
+    (kvtui.procedure.variables) that mean something to it, the empty tuple for all. `model_is_tag`: it takes the
+    name of a model in its own store, no file.
+    """
+
+    kind: str
+    kv_ladder: tuple[tuple[str, str], ...]
+    variables: tuple[str, ...] = ()
+    model_is_tag: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +70,25 @@ class StartProgress:
     seconds: float
     stage: str
     log_bytes: int
+
+
+class Client(Asking, Protocol):
+    """Requests to a running engine, with the first token told: memory phases begin and end by it."""
+
+    def complete(
+        self,
+        prompt: list[int],
+        n_predict: int,
+        *,
+        cache_prompt: bool,
+        ignore_eos: bool = False,
+        stop: tuple[str, ...] = (),
+        on_progress: Callable[[int, int, float], None] | None = None,
+        on_token: Callable[[int], None] | None = None,
+        cancel: Event | None = None,
+    ) -> Completion:
+        """As `Asking.complete`; `on_token(n)` is called after every generated token."""
+        ...
 
 
 class Running(Protocol):
@@ -83,6 +120,10 @@ class Running(Protocol):
         """What its log proves up to now."""
         ...
 
+    def connect(self) -> AbstractContextManager[Client]:
+        """Requests to it, once it is ready."""
+        ...
+
     def exit_code(self) -> int | None:
         """None while it runs; negative for a signal."""
         ...
@@ -98,6 +139,11 @@ class Engine(Protocol):
     @property
     def label(self) -> str:
         """`llama-server b11434` or `embedded llama.cpp`, for header lines and reports."""
+        ...
+
+    @property
+    def traits(self) -> Traits:
+        """What this kind of engine can be asked for. Needs no program to be run."""
         ...
 
     def abilities(self) -> Abilities:

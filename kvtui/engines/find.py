@@ -1,4 +1,4 @@
-"""Finds an engine: the operator's llama-server, else the embedded one."""
+"""Finds an engine: the kind the operator names, else llama-server, else the embedded one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,29 @@ import sys
 from kvtui.core.errors import InputError
 from kvtui.core.text import clean
 from kvtui.engines.base import Engine
+from kvtui.engines.kinds import KINDS
 from kvtui.engines.llama_server import LlamaServer
 
 ENV_ENGINE = "LLAMA_SERVER_BIN"
 _GET_ONE = "pip install 'kvtui[demo]' brings an embedded one; --engine-bin takes the path of yours"
 
 
+def engine_of(kind: str | None, engine_bin: str | None) -> Engine:
+    """An engine of `kind` (one of `KINDS`; None: llama-server, else the embedded one).
+
+    Raises InputError when there is none, or `engine_bin` is no program.
+    """
+    if kind == "embedded":
+        return embedded_engine()
+    if kind is None or kind == "llama-server":
+        return find_engine(engine_bin)
+    raise InputError(
+        f"{clean(kind)} is not an engine that can be driven", hint=f"there is {', '.join(KINDS)}"
+    )
+
+
 def find_engine(engine_bin: str | None) -> Engine:
-    """The engine at `engine_bin`, else at `LLAMA_SERVER_BIN`, else on PATH, else the embedded one.
+    """The llama-server at `engine_bin`, else at `LLAMA_SERVER_BIN`, else on PATH, else the embedded one.
 
     Raises InputError when there is none, or a given path is no program.
     """
@@ -41,7 +56,9 @@ def embedded_engine() -> Engine:
     """llama.cpp in a Python process of its own. Raises InputError when it is not installed."""
     if not embedded_is_installed():
         raise InputError("the embedded engine is not installed", hint="pip install 'kvtui[demo]'")
-    return LlamaServer((sys.executable, "-P", "-m", "kvtui.engines.embedded"), label="embedded llama.cpp")
+    return LlamaServer(
+        (sys.executable, "-P", "-m", "kvtui.engines.embedded"), label="embedded llama.cpp", kind="embedded"
+    )
 
 
 def embedded_is_installed() -> bool:

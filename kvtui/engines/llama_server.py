@@ -13,7 +13,7 @@ from threading import Timer
 
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import StartError
-from kvtui.engines.base import Abilities, Command, Missing
+from kvtui.engines.base import Abilities, Command, Missing, Traits
 from kvtui.engines.environment import counting_variables
 from kvtui.engines.failure import last_words
 from kvtui.engines.llama_help import read_abilities
@@ -23,14 +23,18 @@ from kvtui.logs.facts import EngineFacts
 _ASK_LIMIT_S = 60.0
 _ASK_LIMIT_BYTES = 1 << 20
 _PROVEN_BY_LOG = "the log's lines on KV cells, types and sizes"
+_KV_LADDER = (("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0"))
 
 
 class LlamaServer:
     """Implements `Engine` for a program that takes llama-server's options; `argv_prefix` starts it."""
 
-    def __init__(self, argv_prefix: tuple[str, ...], label: str = "llama-server") -> None:
+    def __init__(
+        self, argv_prefix: tuple[str, ...], label: str = "llama-server", kind: str = "llama-server"
+    ) -> None:
         self._prefix = argv_prefix
         self._label = label
+        self._kind = kind
         self._abilities: Abilities | None = None
 
     @property
@@ -41,6 +45,11 @@ class LlamaServer:
         version = re.match(r"version: ([1-9.]\S*|0\.\S+)", self._abilities.version)
         which = self._abilities.build or (version[1] if version else "")
         return f"{self._label} {which}".rstrip()
+
+    @property
+    def traits(self) -> Traits:
+        """Keys lose more than values, so that values go down first."""
+        return Traits(self._kind, _KV_LADDER)
 
     def abilities(self) -> Abilities:
         """What `--help` and `--version` say; asked once. Raises StartError (missing)."""

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from threading import Event
 
 from kvtui.core.errors import Cancelled, StartError
 from kvtui.engines import guard
-from kvtui.engines.base import Command, StartProgress
+from kvtui.engines.base import Client, Command, StartProgress
 from kvtui.engines.environment import engine_environment
 from kvtui.engines.failure import describe_exit, is_port_clash, last_words
 from kvtui.engines.logtail import LogTail
@@ -27,6 +26,7 @@ _HOST = "127.0.0.1"
 _POLL_S = 0.1
 _TERM_S = 3.0
 _KILL_S = 10.0
+_GUARD_S = 10.0
 _FOREIGN_S = 5.0  # who answers is not ours, or the system does not tell
 
 
@@ -44,7 +44,7 @@ class EngineProcess:
     `command` makes the command line for a port. If somebody takes the port before the engine does, it is
     started once more on another one in `wait_ready`: `pid`, `base_url` and `command` then change.
 
-    Create it in the thread that lives as long as the run: the engine dies with that thread (see guard).
+    The engine ends with kvtui's process, whatever ends it (see guard).
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class EngineProcess:
         log_path: Path,
         on_log: Callable[[list[str]], None],
         *,
+        connect: Callable[[str], AbstractContextManager[Client]] | None = None,
         pick_port: Callable[[], int] = free_port,
         quiet_limit_s: float = 120.0,
     ) -> None:
@@ -61,18 +62,18 @@ class EngineProcess:
         self._make_command = make_command
         self._log_path = log_path
         self._on_log = on_log
+        self._connect = connect
         self._pick_port = pick_port
         self._quiet_limit_s = quiet_limit_s
-        self._swept = False
         self._start()
 
     @property
     def pid(self) -> int:
-        """The engine's process id: the guard becomes the engine.
+        """The engine's process id, that of the guard where it could not start one.
 
         Once it is ready it is the process that answers, which differs where the program is a wrapper.
         """
-        return self._process.pid if self._listener is None else self._listener
+        return self._engine_pid if self._listener is None else self._listener
 
     @property
     def base_url(self) -> str:
@@ -93,13 +94,17 @@ class EngineProcess:
         """What its log proves up to now."""
         return self._log.facts()
 
+    def connect(self) -> AbstractContextManager[Client]:
+        """Requests in llama-server's own API, unless another kind of client was given."""
+        if self._connect is not None:
+            return self._connect(self.base_url)
+        from kvtui.engines.client import EngineClient
+
+        return EngineClient(self.base_url)
+
     def exit_code(self) -> int | None:
-        """None while it runs; negative for a signal."""
-        code = self._process.poll()
-        if code is not None and not self._swept:
-            self._swept = True
-            self._signal(signal.SIGKILL)  # what it started and left behind
-        return code
+        """None while it runs; negative for a signal. What it started has ended too, then: the guard sees to it."""
+        return self._guard.poll()
 
     def wait_ready(self, timeout_s: float, cancel: Event, progress: Callable[[StartProgress], None]) -> float:
         """Wait until it answers; returns the load time in seconds.
@@ -122,48 +127,59 @@ class EngineProcess:
             ) from None
 
     def stop(self) -> int | None:
-        """End it and everything in its process group: TERM, then KILL. Safe to call twice."""
+        """End it and everything that it started: TERM, then KILL. Safe to call twice."""
         code = self.exit_code()
         if code is None:
-            self._signal(signal.SIGTERM)
+            self._guard.terminate()
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_TERM_S)
-            self._signal(signal.SIGKILL)
-            self._swept = True
+                self._guard.wait(_TERM_S)
+            self._lifeline.close()  # the guard kills what is left
             with suppress(subprocess.TimeoutExpired):  # a process in uninterruptible sleep cannot be reaped
-                code = self._process.wait(_KILL_S)
+                code = self._guard.wait(_KILL_S)
+        self._lifeline.close()
         self._log.close()
         return code
 
     def _start(self) -> None:
-        self._swept = False
         self._listener: int | None = None
         self._port = self._pick_port()
         self._command = self._make_command(self._port)
-        argv = (sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), "--", *self._command.argv)
         self._launched = time.monotonic()
+        self._lifeline, guards_end = socket.socketpair()
+        descriptor = guards_end.fileno()
+        argv = (sys.executable, "-I", "-S", guard.__file__, str(descriptor), "--", *self._command.argv)
         try:
             with self._log_path.open("wb") as log:
-                self._process = subprocess.Popen(
+                self._guard = subprocess.Popen(
                     argv,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=engine_environment(self._command.env),
                     start_new_session=True,
+                    pass_fds=(descriptor,),
                 )
         except (OSError, ValueError) as error:  # no log, no process, too long a command line, a NUL in it
+            self._lifeline.close()
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise StartError(
                 "missing",
                 f"{self._label} could not be started: {reason}",
                 hint=f"its log would be {self._log_path}",
             ) from error
+        finally:
+            guards_end.close()
+        self._engine_pid = self._told_pid()
         self._log = LogTail(self._log_path, self._on_log)
 
-    def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+    def _told_pid(self) -> int:
+        """What the guard says: the process that it started."""
+        self._lifeline.settimeout(_GUARD_S)
+        try:
+            told = self._lifeline.recv(32).strip()
+        except OSError:
+            told = b""
+        return int(told) if told.isdigit() else self._guard.pid
 
     def _wait(self, timeout_s: float, cancel: Event, progress: Callable[[StartProgress], None]) -> float:
         from kvtui.engines.client import EngineClient
@@ -179,14 +195,14 @@ class EngineProcess:
                 health = client.health()
                 if health == "ready":
                     answered = now if answered is None else answered
-                    self._listener = host.listener(self._process.pid, self._port)
+                    self._listener = host.listener(self._engine_pid, self._port)
                     if self._listener is not None or now - answered > _FOREIGN_S:
                         return time.monotonic() - self._launched
                 stage = {"loading": "loading the model", "ready": "ready"}.get(health, "starting")
                 progress(StartProgress(seconds, stage, self._log.size))
                 if seconds > timeout_s:
                     raise self._hung(f"was not ready after {timeout_s:.0f} s")
-                pid = self._process.pid
+                pid = self._engine_pid
                 activity = (self._log.size, host.cpu_seconds(pid), host.resident_bytes(pid))
                 if quiet.too_long(now, activity):
                     raise self._hung(f"did nothing for {self._quiet_limit_s:.0f} s while loading")

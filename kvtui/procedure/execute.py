@@ -7,10 +7,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from threading import Event as Flag
-from typing import TYPE_CHECKING
 
 from kvtui.core.errors import Cancelled, KvtuiError, SessionError
-from kvtui.engines.base import Engine, Running, StartProgress
+from kvtui.engines.base import Client, Engine, Running, StartProgress
 from kvtui.gpu.host import process_started
 from kvtui.gpu.sampler import Sampler
 from kvtui.gpu.samples import MemoryRecord, Phase
@@ -25,9 +24,6 @@ from kvtui.procedure.situation import SHOWN_PORT, Launch, Situation
 from kvtui.session import events as ev
 from kvtui.session.store import SessionStore, now
 
-if TYPE_CHECKING:
-    from kvtui.engines.client import EngineClient
-
 READY_TIMEOUT_S = 1800.0
 BASELINE_S = 0.4
 IDLE_S = 0.4
@@ -37,7 +33,7 @@ WARM_UP_TOKENS = 4
 class Timed:
     """An engine client that tells the sampler the phase and adds up the time spent inside the engine."""
 
-    def __init__(self, client: EngineClient, sampler: Sampler, cancel: Flag) -> None:
+    def __init__(self, client: Client, sampler: Sampler, cancel: Flag) -> None:
         self._client = client
         self._sampler = sampler
         self._cancel = cancel
@@ -160,9 +156,7 @@ class Execution:
         self._engine_s += load_s
         # A start that found its port taken, or a wrapper whose child is the engine, ends with another process.
         sampler.set_engine(running.pid)
-        from kvtui.engines.client import EngineClient
-
-        with EngineClient(running.base_url) as client:
+        with running.connect() as client:
             asking = Timed(client, sampler, self.cancel)
             meter.say("warm-up")
             self._warm_up(asking)

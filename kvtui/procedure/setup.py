@@ -35,6 +35,7 @@ class TuneRequest:
     """What the operator gave. None: take the preset's value, or the engine's. `model` None is the demo's model."""
 
     model: str | None = None
+    engine: str | None = None
     engine_bin: str | None = None
     preset: str = "coding-agent"
     target_context: int | None = None
@@ -97,6 +98,7 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
             version=abilities.version,
             build=abilities.build,
             commit=abilities.commit,
+            kind=engine.traits.kind,
         ),
         host=host_info(),
         device=device,
@@ -174,21 +176,19 @@ def with_options(plan: Preset, request: TuneRequest) -> Preset:
 
 def choose_engine(request: TuneRequest) -> Engine:
     """The operator's engine; the demo always takes the embedded one unless another is named."""
-    from kvtui.engines.find import embedded_engine, find_engine
+    from kvtui.engines.find import engine_of
 
-    if request.model is None and request.engine_bin is None:
-        return embedded_engine()
-    return find_engine(request.engine_bin)
+    demo = request.model is None and request.engine is None and request.engine_bin is None
+    return engine_of("embedded" if demo else request.engine, request.engine_bin)
 
 
 def same_engine(started: SessionStarted) -> Engine:
     """The engine of a recorded session, found again by its program."""
-    from kvtui.engines.find import embedded_engine, find_engine
+    from kvtui.engines.find import engine_of
 
-    program = started.engine.program[0] if started.engine.program else ""
-    if "embedded" in started.engine.label:
-        return embedded_engine()
-    return find_engine(program or None)
+    program = started.engine.program[0] if started.engine.program else None
+    kind = started.engine.kind or ("embedded" if "embedded" in started.engine.label else "llama-server")
+    return engine_of(kind, program)
 
 
 def base_config(request: TuneRequest, plan: Preset, model: str, device: DeviceInfo) -> RunConfig:

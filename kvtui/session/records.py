@@ -43,13 +43,14 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """The engine that was driven."""
+    """The engine that was driven. `kind` is the name it is found by (kvtui.engines.find), empty in old sessions."""
 
     label: str
     program: tuple[str, ...]
     version: str
     build: str | None
     commit: str | None
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import EngineGone, KvtuiError, StartError
 from kvtui.core.units import GIB, MIB
-from kvtui.engines.base import Abilities, Command
+from kvtui.engines.base import Abilities, Command, Traits
 from kvtui.gpu.samples import DeviceInfo, MemoryRecord, PhasePeak
 from kvtui.logs.facts import BufferFacts, CacheFacts, ContextFacts, EngineFacts, FailureFacts, SlotFacts
 from kvtui.model.geometry import geometry
@@ -103,6 +103,7 @@ class NoEngine:
     """What the planner needs of an engine: how a command line is written."""
 
     label = "llama-server b11434"
+    traits = Traits("llama-server", (("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0")))
 
     def abilities(self) -> Abilities:
         return Abilities(frozenset())
