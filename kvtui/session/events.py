@@ -14,7 +14,14 @@ from kvtui.core.findings import Finding
 from kvtui.engines.base import Missing
 from kvtui.gpu.samples import DeviceInfo, MemoryRecord
 from kvtui.logs.facts import EngineFacts
-from kvtui.probes.results import ConcurrencyResult, RecallResult, SpeedResult, TaskResult
+from kvtui.probes.results import (
+    ConcurrencyResult,
+    FullPoolResult,
+    RecallResult,
+    SpeedResult,
+    StabilityResult,
+    TaskResult,
+)
 from kvtui.session.records import (
     Change,
     EngineInfo,
@@ -158,11 +165,35 @@ class TasksMeasured(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TasksRepeated(Event):
+    """The same tasks at the same depths once more in the same run: whether its outputs repeat."""
+
+    run: int
+    results: tuple[TaskResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConcurrencyMeasured(Event):
     """Simultaneous requests."""
 
     run: int
     result: ConcurrencyResult
+
+
+@dataclass(frozen=True, slots=True)
+class FullPoolMeasured(Event):
+    """Simultaneous requests that together need more than the pool they share."""
+
+    run: int
+    result: FullPoolResult
+
+
+@dataclass(frozen=True, slots=True)
+class StabilityMeasured(Event):
+    """A nearly full context, again and again."""
+
+    run: int
+    result: StabilityResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +255,10 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     SpeedMeasured,
     RecallMeasured,
     TasksMeasured,
+    TasksRepeated,
     ConcurrencyMeasured,
+    FullPoolMeasured,
+    StabilityMeasured,
     RunFinished,
     StepFinished,
     StageSkipped,

@@ -12,7 +12,14 @@ from kvtui.core.findings import Finding
 from kvtui.engines.base import Missing
 from kvtui.gpu.samples import MemoryRecord
 from kvtui.logs.facts import EngineFacts
-from kvtui.probes.results import ConcurrencyResult, RecallResult, SpeedResult, TaskResult
+from kvtui.probes.results import (
+    ConcurrencyResult,
+    FullPoolResult,
+    RecallResult,
+    SpeedResult,
+    StabilityResult,
+    TaskResult,
+)
 from kvtui.session import events as ev
 from kvtui.session.records import (
     Change,
@@ -50,6 +57,9 @@ class RunRecord:
     recalls: tuple[RecallResult, ...] = ()
     tasks: tuple[TaskResult, ...] = ()
     concurrency: tuple[ConcurrencyResult, ...] = ()
+    repeated: tuple[TaskResult, ...] = ()
+    full_pool: tuple[FullPoolResult, ...] = ()
+    stability: tuple[StabilityResult, ...] = ()
     outcome: RunOutcome | None = None
     reason: str = ""
     failure: FailureKind | None = None
@@ -227,6 +237,24 @@ def _(event: ev.TasksMeasured, state: SessionState) -> SessionState:
 def _(event: ev.ConcurrencyMeasured, state: SessionState) -> SessionState:
     run = state.run(event.run)
     return _edit(state, event.run, concurrency=(*run.concurrency, event.result)) if run else state
+
+
+@apply.register
+def _(event: ev.TasksRepeated, state: SessionState) -> SessionState:
+    run = state.run(event.run)
+    return _edit(state, event.run, repeated=(*run.repeated, *event.results)) if run else state
+
+
+@apply.register
+def _(event: ev.FullPoolMeasured, state: SessionState) -> SessionState:
+    run = state.run(event.run)
+    return _edit(state, event.run, full_pool=(*run.full_pool, event.result)) if run else state
+
+
+@apply.register
+def _(event: ev.StabilityMeasured, state: SessionState) -> SessionState:
+    run = state.run(event.run)
+    return _edit(state, event.run, stability=(*run.stability, event.result)) if run else state
 
 
 @apply.register

@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from kvtui.core.errors import SessionError
 from kvtui.gpu.samples import Sample
 from kvtui.logs.facts import EngineFacts
-from kvtui.probes.results import ConcurrencyResult, SpeedResult
+from kvtui.probes.results import (
+    ConcurrencyResult,
+    FullPoolResult,
+    SpeedResult,
+    StabilityRequest,
+    StabilityResult,
+)
 from kvtui.session import events as ev
 from kvtui.session.codec import decode, encode, from_builtins, to_builtins
 from tests.session import sample
@@ -149,6 +155,11 @@ def test_an_old_session_without_the_newer_fields_is_read(kind: type[ev.Event]) -
     rare = [
         ev.SessionResumed("t", "0.1.0", 4),
         ev.ConcurrencyMeasured("t", 4, ConcurrencyResult(2, 512, 0, (), (9.5,), 4.0)),
+        ev.TasksRepeated("t", 2, sample.tasks()),
+        ev.FullPoolMeasured("t", 4, FullPoolResult(2, 700, 64, 1024, 2, ("broken off",), True, 4.0)),
+        ev.StabilityMeasured(
+            "t", 6, StabilityResult(900, 64, 3, 1 << 30, (StabilityRequest(None, None, "late"),), 9.0)
+        ),
     ]
     event = next(e for e in [*sample.events(), *rare] if type(e) is kind)
     document = json.loads(encode(event))

@@ -6,7 +6,7 @@ import pytest
 
 from kvtui.core.errors import SessionError
 from kvtui.logs.facts import EngineFacts
-from kvtui.probes.results import ConcurrencyResult
+from kvtui.probes.results import ConcurrencyResult, FullPoolResult, StabilityRequest, StabilityResult
 from kvtui.session import events as ev
 from kvtui.session.state import apply, fold
 from tests.session import sample
@@ -81,3 +81,18 @@ def test_concurrency_is_kept_and_events_of_no_run_change_nothing() -> None:
 def test_a_session_without_its_beginning_is_refused(recorded: list[ev.Event]) -> None:
     with pytest.raises(SessionError, match="no beginning"):
         fold(recorded)
+
+
+def test_repeats_full_pools_and_stability_are_kept_with_their_run() -> None:
+    state = sample.state()
+    pool = FullPoolResult(2, 700, 64, 1024, 2, ("broken off",), True, 4.0)
+    steady = StabilityResult(900, 64, 1, None, (StabilityRequest(None, None, "late"),), 9.0)
+    for event in (
+        ev.TasksRepeated("t", 2, sample.tasks()),
+        ev.FullPoolMeasured("t", 6, pool),
+        ev.StabilityMeasured("t", 6, steady),
+    ):
+        state = apply(event, state)
+    assert state.runs[1].repeated == sample.tasks()
+    assert (state.runs[5].full_pool, state.runs[5].stability) == ((pool,), (steady,))
+    assert steady.failed == 1
