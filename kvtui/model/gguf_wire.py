@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, Protocol
 
 from kvtui.core.errors import ModelFileError
 from kvtui.core.text import clean
@@ -22,6 +22,7 @@ MAX_KEY = 65_535
 MAX_KEYS = 65_536
 MAX_TENSORS = 131_072
 MAX_KEPT_ARRAY = 1024  # longer arrays are described, not kept; the engine has at most 512 layers
+MAX_KEPT_NUMBERS = 65_536  # over all kept arrays: each takes up to 36 bytes here and may take one in the file
 MAX_KEPT_STRING = 16_384
 MAX_ELEMENTS = (1 << 63) - 1
 _UNKNOWN_TENSOR_TYPES = range(43, 1024)  # forks number their types here; the size then comes from the offsets
@@ -29,6 +30,15 @@ _UNKNOWN_TENSOR_TYPES = range(43, 1024)  # forks number their types here; the si
 STRING, ARRAY, BOOL = 8, 9, 7
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", BOOL: "b", 10: "Q", 11: "q", 12: "d"}
 _NAMES = ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "str", "array", "u64", "i64", "f64")
+_UNUSUAL_SCALARS = frozenset(("u8", "i8", "u16", "i16", "i32", "u64", "i64"))
+_UNUSUAL_ARRAYS = _UNUSUAL_SCALARS - {"i32"}
+
+
+class ByteReader(Protocol):
+    """A file that is read forward: what is open on disk, or what comes over the network."""
+
+    def read(self, n: int, /) -> bytes:
+        """From 1 to `n` of the next bytes; empty at the end."""
 
 
 class ArrayInfo(NamedTuple):
@@ -54,7 +64,11 @@ class RawTensor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The header of one file: everything before the tensor data. `end` is its length in bytes."""
+    """The header of one file: everything before the tensor data. `end` is its length in bytes.
+
+    `size` is that of the whole file, None where nobody tells. `stored_as` names the types of the integers and
+    integer arrays that are not stored as the engine wants them (u32).
+    """
 
     version: int
     metadata: dict[str, Value]
@@ -62,15 +76,17 @@ class Part:
     end: int
     alignment: int
     sha256: str
-    size: int
+    size: int | None
+    stored_as: dict[str, str]
 
 
 class Cursor:
     """Reads forward through a file; every byte it passes goes into the hash."""
 
-    def __init__(self, path: str, file: BinaryIO, size: int) -> None:
+    def __init__(self, path: str, file: ByteReader, size: int | None) -> None:
         self.path = path
-        self.size = size
+        self.size = MAX_HEADER if size is None else size
+        self.kept = 0
         self.order = "<"
         self._file = file
         self._buf = b""
@@ -111,10 +127,12 @@ class Cursor:
         self._hash.update(self._buf[: self._pos])
         self._base, self._pos = self.offset, 0
         missing = n - len(keep)
-        more = self._file.read(max(missing, min(CHUNK, self.left - len(keep))))
-        self._buf = keep + more
-        if len(more) < missing:
-            self.fail(f"truncated: {what} of {n:,} bytes ends early")
+        self._buf = keep + self._file.read(max(missing, min(CHUNK, self.left - len(keep))))
+        while len(self._buf) < n:
+            more = self._file.read(n - len(self._buf))
+            if not more:
+                self.fail(f"truncated: {what} of {n:,} bytes ends early")
+            self._buf += more
 
     def take(self, n: int, what: str) -> bytes:
         """The next `n` bytes. `n` must be small: the caller bounds it."""
@@ -174,8 +192,8 @@ class Cursor:
                 self.skip(pos - len(buf), "string in an array")
 
 
-def read_part(path: str, file: BinaryIO, size: int) -> Part:
-    """The header of one GGUF file of `size` bytes. Raises ModelFileError for anything that is not one."""
+def read_part(path: str, file: ByteReader, size: int | None) -> Part:
+    """The header of one GGUF file of `size` bytes (None: not known). Raises ModelFileError for anything else."""
     cursor = Cursor(path, file, size)
     version = _preamble(cursor)
     n_tensors, n_keys = cursor.u64("tensor count"), cursor.u64("key count")
@@ -185,8 +203,9 @@ def read_part(path: str, file: BinaryIO, size: int) -> Part:
     if n_tensors > MAX_TENSORS or n_tensors * 24 > cursor.left:
         cursor.fail(f"absurd number of tensors: {n_tensors:,}")
     metadata: dict[str, Value] = {}
+    stored_as: dict[str, str] = {}
     for _ in range(n_keys):
-        _read_pair(cursor, metadata)
+        _read_pair(cursor, metadata, stored_as)
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
         cursor.fail(f"general.alignment is not a power of two: {clean(str(alignment), 64)}")
@@ -198,7 +217,7 @@ def read_part(path: str, file: BinaryIO, size: int) -> Part:
         names.add(tensor.name)
         tensors.append(tensor)
     end = cursor.offset
-    return Part(version, metadata, tuple(tensors), end, alignment, cursor.digest(), size)
+    return Part(version, metadata, tuple(tensors), end, alignment, cursor.digest(), size, stored_as)
 
 
 def _preamble(cursor: Cursor) -> int:
@@ -217,7 +236,7 @@ def _preamble(cursor: Cursor) -> int:
     return version
 
 
-def _read_pair(cursor: Cursor, metadata: dict[str, Value]) -> None:
+def _read_pair(cursor: Cursor, metadata: dict[str, Value], stored_as: dict[str, str]) -> None:
     at = cursor.offset
     length = cursor.u64("key")
     if not 0 < length <= MAX_KEY:
@@ -225,14 +244,20 @@ def _read_pair(cursor: Cursor, metadata: dict[str, Value]) -> None:
     key = clean(cursor.take(length, "key").decode("utf-8", "replace"), MAX_KEY)
     if key in metadata:
         raise ModelFileError(cursor.path, f"duplicate key {clean(key, 128)}", offset=at)
-    metadata[key] = _read_value(cursor, cursor.number("I", "value type"), key)
+    kind = cursor.number("I", "value type")
+    if kind == ARRAY:
+        metadata[key], element = _read_array(cursor, key)
+        if element in _UNUSUAL_ARRAYS:
+            stored_as[key] = f"{element} array"
+        return
+    metadata[key] = _read_value(cursor, kind, key)
+    if _NAMES[kind] in _UNUSUAL_SCALARS:
+        stored_as[key] = _NAMES[kind]
 
 
 def _read_value(cursor: Cursor, kind: int, key: str) -> Value:
     if kind == STRING:
         return cursor.text(MAX_KEPT_STRING, "string")
-    if kind == ARRAY:
-        return _read_array(cursor, key)
     code = _SCALARS.get(kind)
     if code is None:
         cursor.fail(f"unknown value type {kind} of key {clean(key, 128)}")
@@ -242,7 +267,8 @@ def _read_value(cursor: Cursor, kind: int, key: str) -> Value:
     return bool(value) if kind == BOOL else value
 
 
-def _read_array(cursor: Cursor, key: str) -> Value:
+def _read_array(cursor: Cursor, key: str) -> tuple[Value, str]:
+    """An array's value and the type of its elements."""
     kind, length = cursor.number("I", "array type"), cursor.u64("array length")
     if kind == ARRAY:
         cursor.fail(f"nested array in key {clean(key, 128)}")
@@ -250,16 +276,19 @@ def _read_array(cursor: Cursor, key: str) -> Value:
         if length * 8 > cursor.left:
             cursor.fail(f"truncated: array of {length:,} strings, {cursor.left:,} bytes are left")
         cursor.skip_strings(length)
-        return ArrayInfo("str", length)
+        return ArrayInfo("str", length), "str"
     code = _SCALARS.get(kind)
     if code is None:
         cursor.fail(f"unknown array type {kind} of key {clean(key, 128)}")
     n_bytes = length * struct.calcsize("<" + code)
     if length > MAX_KEPT_ARRAY:
         cursor.skip(n_bytes, "array")
-        return ArrayInfo(_NAMES[kind], length)
+        return ArrayInfo(_NAMES[kind], length), _NAMES[kind]
+    cursor.kept += length
+    if cursor.kept > MAX_KEPT_NUMBERS:
+        cursor.fail(f"more than {MAX_KEPT_NUMBERS:,} numbers in arrays: no model has as many")
     values = struct.unpack(f"{cursor.order}{length}{code}", cursor.take(n_bytes, "array"))
-    return tuple(bool(v) for v in values) if kind == BOOL else values
+    return tuple(bool(v) for v in values) if kind == BOOL else values, _NAMES[kind]
 
 
 def _read_tensor(cursor: Cursor, alignment: int) -> RawTensor:

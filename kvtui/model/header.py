@@ -6,20 +6,31 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvtui.core.errors import ModelFileError
 from kvtui.core.text import clean
 from kvtui.model.ggml_types import file_type_name
-from kvtui.model.gguf_wire import ArrayInfo, Part, Value, read_part
+from kvtui.model.gguf_wire import ArrayInfo, ByteReader, Part, Value, read_part
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ArrayInfo", "Header", "TensorInfo", "Value", "read_header"]
+__all__ = [
+    "ArrayInfo",
+    "ByteReader",
+    "Header",
+    "Part",
+    "TensorInfo",
+    "Value",
+    "assemble",
+    "read_header",
+    "read_part",
+    "split_names",
+]
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
@@ -40,7 +51,8 @@ class Header:
 
     `metadata` holds scalars, tuples for numeric arrays of up to 1,024 elements, and `ArrayInfo` for longer ones
     and for all string arrays. `header_bytes` and `header_sha256` are those of the first part; `file_bytes`,
-    `tensors` and `tensor_bytes` go over all `n_parts`.
+    `tensors` and `tensor_bytes` go over all `n_parts`. `file_bytes` is what the tensors need where the size of a
+    file was not told. `stored_as` names the types of integers that the engine, which wants u32, will not take.
     """
 
     path: str
@@ -54,6 +66,7 @@ class Header:
     n_parts: int
     file_bytes: int
     tensor_bytes: int
+    stored_as: Mapping[str, str] = field(default_factory=dict)
 
     def integer(self, key: str) -> int | None:
         """The integer stored under `<arch>.key`, None where there is none."""
@@ -87,8 +100,15 @@ def read_header(path: str | Path) -> Header:
     Reads the header's bytes only. Raises ModelFileError, with the file, the reason and the byte at which
     reading stopped, for anything that cannot be read: it never blocks on a pipe and never trusts a length.
     """
-    names = _part_names(os.fspath(path))
-    parts = [_read_file(name) for name in names]
+    names = _existing(os.fspath(path))
+    return assemble(names, [_read_file(name) for name in names])
+
+
+def assemble(names: Sequence[str], parts: Sequence[Part]) -> Header:
+    """The header that the `parts` of one model, in order, make together; `names` are their paths or addresses.
+
+    Raises ModelFileError where they do not belong together or a part lacks tensor data that its header promises.
+    """
     first = parts[0]
     shown = clean(names[0])
     arch = first.metadata.get("general.architecture")
@@ -98,7 +118,8 @@ def read_header(path: str | Path) -> Header:
     if isinstance(declared, int) and declared > 1 and declared != len(parts):
         raise ModelFileError(shown, f"is one of {declared} parts, but is not named as a split file")
     model_name = first.metadata.get("general.name")
-    tensors = tuple(t for part, name in zip(parts, names, strict=True) for t in _sized(part, clean(name)))
+    sized = [_sized(part, clean(name)) for part, name in zip(parts, names, strict=True)]
+    tensors = tuple(itertools.chain.from_iterable(sized))
     return Header(
         path=shown,
         version=first.version,
@@ -109,20 +130,27 @@ def read_header(path: str | Path) -> Header:
         header_bytes=first.end,
         header_sha256=first.sha256,
         n_parts=len(parts),
-        file_bytes=sum(part.size for part in parts),
+        file_bytes=sum(_file_bytes(part, own) for part, own in zip(parts, sized, strict=True)),
         tensor_bytes=sum(t.n_bytes for t in tensors),
+        stored_as=MappingProxyType(first.stored_as),
     )
 
 
-def _part_names(path: str) -> list[str]:
-    match = _SPLIT.search(path)
+def split_names(name: str) -> list[str]:
+    """All parts of the split model that `name` is one of, in order; `name` alone where it is not split."""
+    match = _SPLIT.search(name)
     if not match or int(match[2]) < 2:
-        return [path]
-    stem, count = path[: match.start()], int(match[2])
-    names = [f"{stem}-{i:05d}-of-{count:05d}.gguf" for i in range(1, count + 1)]
-    for i, name in enumerate(names, 1):
-        if not os.path.exists(name):
-            raise ModelFileError(clean(name), f"part {i} of {count} is missing")
+        return [name]
+    stem, count = name[: match.start()], int(match[2])
+    return [f"{stem}-{i:05d}-of-{count:05d}.gguf" for i in range(1, count + 1)]
+
+
+def _existing(path: str) -> list[str]:
+    names = split_names(path)
+    if len(names) > 1:
+        for i, name in enumerate(names, 1):
+            if not os.path.exists(name):
+                raise ModelFileError(clean(name), f"part {i} of {len(names)} is missing")
     return names
 
 
@@ -157,17 +185,28 @@ def _reason(error: Exception) -> str:
 
 def _sized(part: Part, path: str) -> list[TensorInfo]:
     """The part's tensors with their sizes; those of an unknown type take what lies before the next tensor."""
-    start = (part.end + part.alignment - 1) // part.alignment * part.alignment
-    has_data = part.size > start
-    stops = sorted({t.offset for t in part.tensors} | {max(part.size - start, 0)})
+    start = _data_start(part)
+    size = part.size or 0
+    has_data = size > start
+    stops = sorted({t.offset for t in part.tensors} | {max(size - start, 0)})
     following = dict(itertools.pairwise(stops))
     out = []
     for t in part.tensors:
         n_bytes = following.get(t.offset, t.offset) - t.offset if t.n_bytes is None else t.n_bytes
-        if has_data and start + t.offset + n_bytes > part.size:
-            missing = start + t.offset + n_bytes - part.size
+        if has_data and start + t.offset + n_bytes > size:
+            missing = start + t.offset + n_bytes - size
             raise ModelFileError(
-                path, f"truncated: {missing:,} bytes of tensor data are missing", offset=part.size
+                path, f"truncated: {missing:,} bytes of tensor data are missing", offset=size
             )
         out.append(TensorInfo(t.name, t.shape, t.type_name, n_bytes, t.offset))
     return out
+
+
+def _data_start(part: Part) -> int:
+    return (part.end + part.alignment - 1) // part.alignment * part.alignment
+
+
+def _file_bytes(part: Part, tensors: Sequence[TensorInfo]) -> int:
+    if part.size is not None:
+        return part.size
+    return _data_start(part) + max((t.offset + t.n_bytes for t in tensors), default=0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kvtui.model.header import ArrayInfo, Header
+from kvtui.model.header import ArrayInfo, Header, Value
 
 MAX_LAYERS = 512
 U32 = 1 << 32
@@ -74,7 +74,7 @@ class Layout:
 
     def optional(self, key: str) -> int | None:
         """The non-negative integer under `<arch>.key`, None where absent."""
-        value = self.header.metadata.get(f"{self.header.arch}.{key}")
+        value = _stored(self.header, f"{self.header.arch}.{key}")
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < U32:
@@ -90,7 +90,7 @@ class Layout:
 
     def array(self, key: str) -> tuple[int, ...] | None:
         """The numeric array under `<arch>.key`, None where there is none or a single value stands there."""
-        value = self.header.metadata.get(f"{self.header.arch}.{key}")
+        value = _stored(self.header, f"{self.header.arch}.{key}")
         if isinstance(value, ArrayInfo) or (isinstance(value, tuple) and len(value) > MAX_LAYERS):
             raise Rejected(f"{self.header.arch}.{key} is longer than the engine allows")
         if not isinstance(value, tuple):
@@ -161,9 +161,17 @@ class Layout:
         self.indexer_head = self.required("attention.indexer.key_length")
 
 
+def _stored(header: Header, key: str) -> Value | None:
+    """The value under the full `key`, None where absent. The engine takes integers of one type only."""
+    stored_as = header.stored_as.get(key)
+    if stored_as is not None:
+        raise Rejected(f"{key} is stored as {stored_as}, the engine wants u32 and will not load this file")
+    return header.metadata.get(key)
+
+
 def _per_layer(header: Header, key: str, default: list[int], n: int) -> list[int]:
     full = f"{header.arch}.{key}"
-    value = header.metadata.get(full)
+    value = _stored(header, full)
     if value is None:
         return list(default)
     if isinstance(value, ArrayInfo):

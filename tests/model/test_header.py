@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from kvtui.core.errors import ModelFileError
-from kvtui.model.header import ArrayInfo, read_header
-from tests.model.gguf_bytes import ARRAY, F32, STRING, U8, U32, gguf, model, string, tensor, value, write
+from kvtui.model.geometry import geometry
+from kvtui.model.header import ArrayInfo, assemble, read_header, read_part
+from tests.model.gguf_bytes import ARRAY, F32, STRING, U8, U32, U64, gguf, model, string, tensor, value, write
 
 SMALL = {"block_count": 2, "attention__head_count": (4)}
 
@@ -126,6 +127,7 @@ def test_unknown_tensor_type_takes_its_size_from_the_offsets(tmp_path: Path) -> 
     assert [(t.type_name, t.n_bytes) for t in header.tensors] == [("type-139", 160), ("F32", 128)]
 
 
+NUMBERS = u32(ARRAY) + u32(U8) + u64(1024) + b"\1" * 1024
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "empty"),
     "short": (b"GG", "not a GGUF"),
@@ -156,6 +158,10 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "string in array past the end": (
         gguf([("k", u32(ARRAY) + u32(STRING) + u64(2) + u64((1 << 64) - 1) + b"x" * 40)]),
         "truncated: string in an array",
+    ),
+    "more numbers than any model has": (
+        gguf([("general.architecture", value("a")), *((f"k{i}", NUMBERS) for i in range(65))]),
+        "more than 65,536 numbers",
     ),
     "duplicate key": (gguf([("k", value(1)), ("k", value(2))]), "duplicate key k"),
     "bad alignment": (gguf(model("a") | {"general.alignment": 3}), "power of two"),
@@ -242,3 +248,40 @@ def test_a_sparse_file_that_claims_gigabytes_is_refused(tmp_path: Path) -> None:
     os.truncate(path, 1 << 34)
     with pytest.raises(ModelFileError, match="longer than 512 MiB"):
         read_header(path)
+
+
+class Trickle:
+    """Gives a few bytes at a time, as a connection does."""
+
+    def __init__(self, data: bytes, step: int) -> None:
+        self.data, self.step, self.asked = data, step, 0
+
+    def read(self, n: int, /) -> bytes:
+        taken, self.data = self.data[: min(n, self.step)], self.data[min(n, self.step) :]
+        self.asked += len(taken)
+        return taken
+
+
+@pytest.mark.parametrize("size", [None, 10_000_000])
+def test_a_reader_that_gives_less_than_asked(size: int | None) -> None:
+    data = gguf(model("llama") | {"t": ["abc"] * 300}, [tensor("a", (32, 2), 0, 0)])
+    part = read_part("m", Trickle(data, 7), size)
+    header = assemble(["m"], [part])
+    assert header.header_sha256 == hashlib.sha256(data).hexdigest()
+    padded = len(data) + -len(data) % 32
+    assert header.file_bytes == (padded + 256 if size is None else size)
+    with pytest.raises(ModelFileError, match="ends early"):
+        read_part("m", Trickle(data[:-1], 7), size)
+
+
+def test_integers_that_the_engine_will_not_take_are_named(tmp_path: Path) -> None:
+    count = ("llama.block_count", u32(U64) + u64(2))
+    heads = ("llama.attention.head_count", u32(ARRAY) + u32(U8) + u64(2) + b"\x08\x08")
+    known = {k: v for k, v in model("llama").items() if k != "llama.block_count"}
+    pairs = [(k, value(v)) for k, v in known.items()]
+    header = read_header(write(tmp_path / "m.gguf", gguf([*pairs, count, heads])))
+    assert header.n_layer == 2
+    assert header.stored_as == {"llama.block_count": "u64", "llama.attention.head_count": "u8 array"}
+    assert "block_count is stored as u64" in (geometry(header).refused or "")
+    whole = [*pairs, ("llama.block_count", value(2)), heads]
+    assert "u8 array" in (geometry(read_header(write(tmp_path / "n.gguf", gguf(whole)))).refused or "")
