@@ -83,6 +83,7 @@ class Client(Asking, Protocol):
         cache_prompt: bool,
         ignore_eos: bool = False,
         stop: tuple[str, ...] = (),
+        n_probs: int = 0,
         on_progress: Callable[[int, int, float], None] | None = None,
         on_token: Callable[[int], None] | None = None,
         cancel: Event | None = None,

@@ -156,6 +156,7 @@ class EngineClient:
         cache_prompt: bool,
         ignore_eos: bool = False,
         stop: tuple[str, ...] = (),
+        n_probs: int = 0,
         seed: int = 0,
         temperature: float = 0.0,
         on_progress: Callable[[int, int, float], None] | None = None,
@@ -165,7 +166,8 @@ class EngineClient:
         """Process `prompt` and generate up to `n_predict` tokens, greedily unless `temperature` says otherwise.
 
         `on_progress(processed, total, seconds)` while the prompt is processed, in tokens; `on_token(n)` after
-        every token. `cancel` closes the connection within a tenth of a second, and the engine drops the work.
+        every token; the `n_probs` likeliest tokens are told for each position. `cancel` closes the connection within
+        a tenth of a second, and the engine drops the work.
         """
         body = {
             "prompt": prompt,
@@ -179,6 +181,8 @@ class EngineClient:
             "return_progress": True,
             "return_tokens": True,
         }
+        if n_probs:
+            body["n_probs"] = n_probs
         reader = AnswerReader(n_predict, on_progress, on_token)
         with self._open("POST", "/completion", body, cancel, self._stall) as (response, cancelling):
             for data in event_data(response.iter_raw()):

@@ -9,9 +9,10 @@ from typing import Any
 
 from kvtui.core.errors import EngineGone, RequestError
 from kvtui.core.text import clean
+from kvtui.engines.choices import choices_of
 from kvtui.engines.refusals import refusal
 from kvtui.probes.asking import Completion
-from kvtui.probes.results import Timing
+from kvtui.probes.results import Choice, Timing
 
 UNKNOWN_TOKEN = -1
 _LINE_LIMIT = 4 << 20
@@ -84,6 +85,7 @@ class AnswerReader:
         self._texts: list[str] = []
         self._tokens: list[int] = []
         self._gaps: list[tuple[int, int, str]] = []
+        self._choices: list[Choice] = []
         self._final: dict[str, Any] | None = None
 
     def feed(self, data: bytes) -> bool:
@@ -118,6 +120,7 @@ class AnswerReader:
             timing=self._timing(final, wall, truncated),
             stop_type=clean(str(final.get("stop_type", "none")), 20),
             truncated=truncated,
+            choices=tuple(self._choices),
         )
 
     def _progress(self, progress: dict[str, Any]) -> None:
@@ -140,6 +143,7 @@ class AnswerReader:
         if missing > 0:
             self._gaps.append((len(self._tokens), missing, text))
             self._tokens += [UNKNOWN_TOKEN] * min(missing, self._limit)
+        self._choices += choices_of(event.get("completion_probabilities"), len(self._tokens), len(tokens))
         self._tokens += tokens
         if len(self._tokens) > self._limit:
             raise RequestError("the engine generated more tokens than asked for", kind="endless")

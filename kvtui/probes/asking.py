@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Protocol
 
-from kvtui.probes.results import Timing
+from kvtui.probes.results import Choice, Timing
 
 Progress = Callable[[str, float, float, str], None]
 """`progress(what, done, total, unit)`. `done` never decreases within one probe and ends at `total`.
@@ -22,9 +22,11 @@ def silent(what: str, done: float, total: float, unit: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One greedy answer. `tokens` are the generated ids without the prompt.
+    """One greedy answer. `tokens` are the generated ids without the prompt, empty where the engine tells none.
 
     `stop_type` is the engine's word for why it ended: `eos`, `limit`, `word`. `truncated`: the slot was full.
+    `choices` are the likeliest tokens by position, where they were asked for and told. `reasoning` is text that the
+    engine itself told apart from the answer.
     """
 
     text: str
@@ -32,6 +34,8 @@ class Completion:
     timing: Timing
     stop_type: str
     truncated: bool
+    choices: tuple[Choice, ...] = ()
+    reasoning: str = ""
 
 
 class Asking(Protocol):
@@ -56,11 +60,14 @@ class Asking(Protocol):
         cache_prompt: bool,
         ignore_eos: bool = False,
         stop: tuple[str, ...] = (),
+        n_probs: int = 0,
         on_progress: Callable[[int, int, float], None] | None = None,
         cancel: Event | None = None,
     ) -> Completion:
         """Process `prompt` and generate up to `n_predict` tokens.
 
-        `on_progress(processed, total, seconds)` is called while the prompt is processed, in tokens.
+        `n_probs` asks for that many of the likeliest tokens at each position; an engine that cannot tell them
+        answers without, and telling them costs it time. `on_progress(processed, total, seconds)` is called while
+        the prompt is processed, in tokens.
         """
         ...

@@ -37,6 +37,7 @@ class Counting:
         cache_prompt: bool,
         ignore_eos: bool = False,
         stop: tuple[str, ...] = (),
+        n_probs: int = 0,
         on_progress: Callable[[int, int, float], None] | None = None,
         cancel: Event | None = None,
     ) -> Completion:
@@ -46,6 +47,7 @@ class Counting:
             cache_prompt=cache_prompt,
             ignore_eos=ignore_eos,
             stop=stop,
+            n_probs=n_probs,
             on_progress=on_progress,
             cancel=cancel,
         )
