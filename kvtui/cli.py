@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "budget": "KV bytes and the memory budget of a GGUF file",
     "sessions": "what was recorded",
     "report": "hand over a session",
+    "compare": "two sessions or two runs against each other",
 }
 HIDDEN = ("screenshots",)
 
