@@ -64,6 +64,35 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceNeed:
+    """What one device would hold, in whole MiB (cut, so that each can be up to 1 MiB short)."""
+
+    device: str
+    model_mib: int
+    context_mib: int
+    compute_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """The engine's own forecast, nothing allocated. `devices` holds the host last; `seconds` is what it took."""
+
+    program: str
+    devices: tuple[DeviceNeed, ...]
+    seconds: float
+
+    def total(self, *, host_counts: bool) -> DeviceNeed:
+        """All devices together; `host_counts` where host memory stands in for VRAM, or for the context as a whole."""
+        counted = self.devices if host_counts else self.devices[:-1]
+        return DeviceNeed(
+            "host" if host_counts else "GPU",
+            sum(d.model_mib for d in counted),
+            sum(d.context_mib for d in counted),
+            sum(d.compute_mib for d in counted),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class StartProgress:
     """How far a start has come: `seconds` since launch, `stage` in words, `log_bytes` read so far."""
 
@@ -153,6 +182,10 @@ class Engine(Protocol):
 
     def command(self, config: RunConfig, port: int) -> Command:
         """The exact command line for `config`; options that the build does not know are left out and named."""
+        ...
+
+    def dry_run(self, config: RunConfig) -> DryRun | None:
+        """What the engine itself says `config` will take; None where it has no way to tell, or refuses to."""
         ...
 
     def launch(self, config: RunConfig, log_path: Path, on_log: Callable[[list[str]], None]) -> Running:

@@ -10,15 +10,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
+from typing import TYPE_CHECKING
 
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import StartError
-from kvtui.engines.base import Abilities, Command, Missing, Traits
+from kvtui.engines.base import Abilities, Command, DryRun, Missing, Traits
 from kvtui.engines.environment import counting_variables
 from kvtui.engines.failure import last_words
 from kvtui.engines.llama_help import read_abilities
 from kvtui.engines.process import EngineProcess
 from kvtui.logs.facts import EngineFacts
+
+if TYPE_CHECKING:
+    from kvtui.engines.dry_run import DryRunner
 
 _ASK_LIMIT_S = 60.0
 _ASK_LIMIT_BYTES = 1 << 20
@@ -36,6 +40,7 @@ class LlamaServer:
         self._label = label
         self._kind = kind
         self._abilities: Abilities | None = None
+        self._dry_runner: DryRunner | None = None
 
     @property
     def label(self) -> str:
@@ -97,6 +102,20 @@ class LlamaServer:
         env = dict(counting_variables()) | dict(config.env)
         argv = (*self._prefix, *line.words, *config.extra)
         return Command(argv, tuple(env.items()), tuple(line.missing))
+
+    def dry_run(self, config: RunConfig) -> DryRun | None:
+        """Asks the `llama-fit-params` that lies beside the server: another build's figures would be another's."""
+        from kvtui.engines.dry_run import DryRunner, beside
+
+        if self._dry_runner is None:
+            program = beside(self._prefix[0])
+            if program is None:
+                return None
+            self._dry_runner = DryRunner(program)
+        try:
+            return self._dry_runner.ask(config)
+        except StartError:
+            return None
 
     def launch(self, config: RunConfig, log_path: Path, on_log: Callable[[list[str]], None]) -> EngineProcess:
         """Start it on a free port. Call it from the thread that lives as long as the run (see guard)."""
