@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator
 from typing import IO, Any
 
-from kvtui.commands.output import json_out, out
+from kvtui.commands.output import err, json_out, out
 from kvtui.core.errors import InputError
+from kvtui.core.text import clean
 from kvtui.logs.facts import EngineFacts
 from kvtui.logs.findings import CATALOGUE
 from kvtui.logs.parser import LogParser
@@ -84,17 +85,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read(path: str, requested: dict[str, Any] | None = None) -> EngineFacts:
-    """The facts of the log at `path` (`-`: standard input), gzip or plain. Raises InputError."""
+    """The facts of the log at `path` (`-`: standard input), gzip or plain. Raises InputError.
+
+    Of gzip data that was cut off, what is there is read, and a line on stderr says that the rest is missing.
+    """
     parser = LogParser(requested)
     try:
         for chunk in _chunks(path):
             parser.feed(chunk)
+    except _CutOff:
+        err(f"kvtui: {clean(path)}: the gzip data is cut off: the end of the log is missing")
     except (OSError, EOFError) as error:
         raise InputError(
             f"{path}: {getattr(error, 'strerror', None) or error}", hint="give a readable log"
         ) from error
     parser.close()
     return parser.facts()
+
+
+class _CutOff(Exception):
+    """Gzip data ends before it should."""
 
 
 def _explain(name: str) -> str:
@@ -124,6 +134,7 @@ def _plain_or_gzip(stream: IO[bytes]) -> Iterator[bytes]:
 
     inflate = zlib.decompressobj(wbits=31)
     while head:
+        fed = True
         try:
             yield inflate.decompress(head, _CHUNK)
             while inflate.unconsumed_tail:
@@ -133,4 +144,6 @@ def _plain_or_gzip(stream: IO[bytes]) -> Iterator[bytes]:
         head = stream.read(_CHUNK)
         if inflate.eof:
             head = inflate.unused_data + head
-            inflate = zlib.decompressobj(wbits=31)
+            inflate, fed = zlib.decompressobj(wbits=31), False
+    if fed:
+        raise _CutOff

@@ -68,6 +68,19 @@ def test_gzip_and_standard_input_read_the_same(
     assert capsys.readouterr().out == from_gzip
 
 
+def test_gzip_data_that_is_cut_off_is_read_and_said_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = gzip.compress((DATA / "llamacpp-q8.log").read_bytes())
+    path = tmp_path / "x.log.gz"
+    for data in (whole[:-20], whole[:-3], gzip.compress(b"first\n") + whole[:-20]):
+        path.write_bytes(data)
+        assert main(["log", str(path), "--json"]) == 0
+        streams = capsys.readouterr()
+        assert json.loads(streams.out)["contexts"][0]["caches"][0]["type_k"] == "q8_0"
+        assert streams.err == f"kvtui: {path}: the gzip data is cut off: the end of the log is missing\n"
+
+
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.id)
 def test_every_kind_of_finding_explains_itself(entry: object, capsys: pytest.CaptureFixture[str]) -> None:
     name = entry.id  # type: ignore[attr-defined]
