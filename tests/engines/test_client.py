@@ -13,7 +13,7 @@ from threading import Event, Timer
 import pytest
 
 from kvtui.core.errors import Cancelled, EngineGone, RequestError
-from kvtui.engines import client as module
+from kvtui.engines import http as module
 from kvtui.engines.client import EngineClient
 from kvtui.engines.refusals import ContextSizeError
 from kvtui.probes.asking import Completion

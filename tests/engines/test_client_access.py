@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kvtui.core.errors import EngineGone, InputError, RequestError
-from kvtui.engines import client as module
+from kvtui.engines import http as module
 from kvtui.engines.client import EngineClient
 
 BODY = b'{"status":"ok"}'
