@@ -14,6 +14,9 @@ class RunConfig:
 
     Sizes are tokens (`n_ctx`, `n_batch`, `n_ubatch`) or counts. `n_ctx` is the whole context (`-c`),
     which the engine divides by `n_parallel` unless `kv_unified`.
+
+    `prefix_reuse` lets a request go on from what a slot still holds of an earlier one. `gpu_memory_utilization` (a
+    share of the card that is reserved as a whole) and `enforce_eager` (no CUDA graphs) mean something to vLLM alone.
     """
 
     model: str
@@ -31,6 +34,9 @@ class RunConfig:
     swa_full: bool = False
     cache_ram_mib: int = 0
     threads: int | None = None
+    prefix_reuse: bool = True
+    gpu_memory_utilization: float | None = None
+    enforce_eager: bool = False
     extra: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
 

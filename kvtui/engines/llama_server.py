@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from threading import Timer
 from typing import TYPE_CHECKING
 
 from kvtui.core.config import RunConfig
@@ -19,13 +14,12 @@ from kvtui.engines.environment import counting_variables
 from kvtui.engines.failure import last_words
 from kvtui.engines.llama_help import read_abilities
 from kvtui.engines.process import EngineProcess
+from kvtui.engines.program import ask_program
 from kvtui.logs.facts import EngineFacts
 
 if TYPE_CHECKING:
     from kvtui.engines.dry_run import DryRunner
 
-_ASK_LIMIT_S = 60.0
-_ASK_LIMIT_BYTES = 1 << 20
 _PROVEN_BY_LOG = "the log's lines on KV cells, types and sizes"
 _KV_LADDER = (("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0"))
 
@@ -97,6 +91,8 @@ class LlamaServer:
         line.add(("-lv", "--verbosity", "--log-verbosity"), "4", _PROVEN_BY_LOG)
         line.add(("-fit", "--fit"), "off")
         line.add(("-cram", "--cache-ram"), str(config.cache_ram_mib))
+        if not config.prefix_reuse:
+            line.add(("--no-cache-prompt",), None, "that no prompt is taken from an earlier one")
         line.add(("--host",), "127.0.0.1")
         line.add(("--port",), str(port))
         env = dict(counting_variables()) | dict(config.env)
@@ -123,30 +119,7 @@ class LlamaServer:
         return EngineProcess(self.label, lambda port: self.command(config, port), log_path, on_log)
 
     def _ask(self, option: str) -> str:
-        try:
-            process = subprocess.Popen(
-                (*self._prefix, option),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise StartError("missing", f"{self._prefix[0]}: {error.strerror or error}") from error
-        with process:
-            assert process.stdout is not None
-            limit = Timer(_ASK_LIMIT_S, os.killpg, (process.pid, 9))
-            limit.start()
-            try:
-                answer = process.stdout.read(_ASK_LIMIT_BYTES)
-            finally:
-                in_time = limit.is_alive()
-                limit.cancel()
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)  # a wrapper's child too
-        if not in_time:
-            raise StartError("missing", f"{self._prefix[0]} did not answer {option} in {_ASK_LIMIT_S:.0f} s")
-        return answer.decode("utf-8", "replace")
+        return ask_program((*self._prefix, option))
 
 
 class _Line:

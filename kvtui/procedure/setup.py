@@ -206,7 +206,8 @@ def base_config(request: TuneRequest, plan: Preset, model: str, device: DeviceIn
         swa_full=plan.swa_full,
         cache_ram_mib=plan.cache_ram_mib,
         threads=request.threads,
-        extra=request.extra if plan.prefix_reuse else ("--no-cache-prompt", *request.extra),
+        prefix_reuse=plan.prefix_reuse,
+        extra=request.extra,
     )
 
 
