@@ -83,13 +83,16 @@ class EngineHttp:
         """Close all connections."""
         self._http.close()
 
-    def health(self, timeout_s: float = 1.0) -> Health:
-        """`ready`, `loading` (503), `silent` (nobody answers) or `failing` (any other answer). Never raises."""
+    def health(self, timeout_s: float = 1.0, path: str = "/health") -> Health:
+        """How `path` is answered: `ready`, `loading` (503), `silent` (nobody answers) or `failing` (any other answer).
+
+        Never raises.
+        """
         try:
             with (
                 Cancelling(None, timeout_s * _TRICKLE) as limited,
                 self._http.stream(
-                    "GET", "/health", timeout=timeout_s, extensions={"trace": limited.trace}
+                    "GET", path, timeout=timeout_s, extensions={"trace": limited.trace}
                 ) as response,
             ):
                 status = response.status_code

@@ -57,6 +57,7 @@ class EngineProcess:
         connect: Callable[[str], AbstractContextManager[Client]] | None = None,
         pick_port: Callable[[], int] = free_port,
         quiet_limit_s: float = 120.0,
+        health_path: str = "/health",
     ) -> None:
         self._label = label
         self._make_command = make_command
@@ -65,6 +66,7 @@ class EngineProcess:
         self._connect = connect
         self._pick_port = pick_port
         self._quiet_limit_s = quiet_limit_s
+        self._health_path = health_path
         self._start()
 
     @property
@@ -192,7 +194,7 @@ class EngineProcess:
                     raise self._crash()
                 now = time.monotonic()
                 seconds = now - self._launched
-                health = client.health()
+                health = client.health(path=self._health_path)
                 if health == "ready":
                     answered = now if answered is None else answered
                     self._listener = host.listener(self._engine_pid, self._port)
