@@ -12,6 +12,7 @@ from kvtui.core.text import clean
 from kvtui.engines.base import Engine
 from kvtui.engines.kinds import KINDS
 from kvtui.engines.llama_server import LlamaServer
+from kvtui.engines.vllm.server import Vllm
 
 ENV_ENGINE = "LLAMA_SERVER_BIN"
 _GET_ONE = "pip install 'kvtui[demo]' brings an embedded one; --engine-bin takes the path of yours"
@@ -26,9 +27,23 @@ def engine_of(kind: str | None, engine_bin: str | None) -> Engine:
         return embedded_engine()
     if kind is None or kind == "llama-server":
         return find_engine(engine_bin)
+    if kind == "vllm":
+        return Vllm(_named(engine_bin, "VLLM_BIN", "vllm"))
     raise InputError(
         f"{clean(kind)} is not an engine that can be driven", hint=f"there is {', '.join(KINDS)}"
     )
+
+
+def _named(engine_bin: str | None, variable: str, name: str) -> str:
+    """The program given, else the one that the environment's `variable` names, else `name` on PATH."""
+    given = engine_bin or os.environ.get(variable) or name
+    program = shutil.which(os.path.expanduser(given))
+    if program is None:
+        raise InputError(
+            f"{clean(given)}: not a program that can be run",
+            hint=f"--engine-bin or {variable} takes the path of {name}",
+        )
+    return os.path.abspath(program)
 
 
 def find_engine(engine_bin: str | None) -> Engine:

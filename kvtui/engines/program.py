@@ -15,7 +15,7 @@ _LIMIT_S = 60.0
 _LIMIT_BYTES = 1 << 20
 
 
-def ask_program(argv: Sequence[str]) -> str:
+def ask_program(argv: Sequence[str], limit_s: float = _LIMIT_S) -> str:
     """Everything that the program prints, at most a MiB. Raises StartError (missing): it cannot be run, or goes on."""
     try:
         process = subprocess.Popen(
@@ -29,7 +29,7 @@ def ask_program(argv: Sequence[str]) -> str:
         raise StartError("missing", f"{argv[0]}: {error.strerror or error}") from error
     with process:
         assert process.stdout is not None
-        limit = Timer(_LIMIT_S, os.killpg, (process.pid, signal.SIGKILL))
+        limit = Timer(limit_s, os.killpg, (process.pid, signal.SIGKILL))
         limit.start()
         try:
             answer = process.stdout.read(_LIMIT_BYTES)
@@ -39,5 +39,5 @@ def ask_program(argv: Sequence[str]) -> str:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)  # a wrapper's child too
     if not in_time:
-        raise StartError("missing", f"{argv[0]} did not answer {argv[-1]} in {_LIMIT_S:.0f} s")
+        raise StartError("missing", f"{argv[0]} did not answer {argv[-1]} in {limit_s:.0f} s")
     return answer.decode("utf-8", "replace")

@@ -10,7 +10,7 @@ import pytest
 from kvtui.core.errors import InputError
 from kvtui.engines import find
 from kvtui.engines.base import Engine
-from kvtui.engines.find import embedded_engine, find_engine
+from kvtui.engines.find import embedded_engine, engine_of, find_engine
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +78,19 @@ def test_without_any_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> 
     assert "--engine-bin" in caught.value.hint
     with pytest.raises(InputError, match="not installed"):
         embedded_engine()
+
+
+def test_vllm_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("VLLM_BIN", raising=False)
+    with pytest.raises(InputError, match="vllm: not a program"):
+        engine_of("vllm", None)
+    program = tmp_path / "vllm"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert engine_of("vllm", None).traits.kind == "vllm"
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("VLLM_BIN", str(program))
+    assert engine_of("vllm", None).traits.kind == "vllm"
+    with pytest.raises(InputError, match="is not an engine that can be driven"):
+        engine_of("exllama", None)

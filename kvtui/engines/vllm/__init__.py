@@ -1,0 +1,1 @@
+"""vLLM: its server launched (`server`), asked (`client`), its stream read (`answers`)."""
