@@ -8,17 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kvtui.core.text import clean
 from kvtui.probes.evaluate import CannotEvaluate, call, parse_function
+from kvtui.probes.matching import TooSlow, matches
+from kvtui.probes.own_tasks import is_pattern
+from kvtui.probes.thinking import answer_of
 
 Grader = Callable[[str], str]
 
+_MAX_TEXT = 64_000
 _MAX_ANSWER = 8000
 _FENCE = re.compile(r"```[a-zA-Z]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _NUMBER = re.compile(r"\d+")
 
 
 def after_thinking(answer: str) -> str:
-    """The answer without a thinking part before it, cut at a length that no right answer reaches."""
-    return answer[:_MAX_ANSWER].rpartition("</think>")[2].strip("\n")
+    """The answer without reasoning before it, cut at a length that no right answer reaches."""
+    return answer_of(answer[:_MAX_TEXT])[:_MAX_ANSWER].strip("\n")
 
 
 def number(expected: str) -> Grader:
@@ -95,6 +99,23 @@ def numbered_list(items: Sequence[str], ending: str, last_line: str) -> Grader:
         for got, want in zip(lines, wanted, strict=False):
             if got != want:
                 return f"line {got[:40]!r} instead of {want!r}"
+        return ""
+
+    return grade
+
+
+def expectation(expected: Sequence[str]) -> Grader:
+    """The answer holds every text of `expected`, and what matches each regular expression among them."""
+
+    def grade(answer: str) -> str:
+        text = after_thinking(answer)
+        for wanted in expected:
+            try:
+                found = matches(wanted[1:-1], text) if is_pattern(wanted) else wanted in text
+            except TooSlow:
+                return f"{clean(wanted, 80)} takes too long on this answer"
+            if not found:
+                return f"misses {clean(wanted, 80)}"
         return ""
 
     return grade

@@ -15,6 +15,7 @@ from typing import Literal
 from kvtui.core.errors import InputError, RequestError
 from kvtui.probes.asking import Asking
 from kvtui.probes.filler import Stream, records
+from kvtui.probes.thinking import closing
 
 _MARKER = "KVTUI-MARKER-7C1F"
 _LINES_PER_REQUEST = 1000
@@ -75,17 +76,8 @@ def chat_style(ask: Asking) -> PromptStyle:
             "the chat template does not carry the message through once and unchanged", kind="template"
         )
     head = ask.tokenize(before, add_special=True, parse_special=True)
-    tail = ask.tokenize(after + _final_channel(after), add_special=False, parse_special=True)
+    tail = ask.tokenize(after + closing(after), add_special=False, parse_special=True)
     return PromptStyle("chat", tuple(head), tuple(tail))
-
-
-def _final_channel(opening: str) -> str:
-    """What ends a thinking part that the template has opened, so that a short answer fits into few tokens."""
-    if opening.rstrip().endswith("<think>"):
-        return "\n</think>\n\n"
-    if opening.endswith("<|start|>assistant"):
-        return "<|channel|>final<|message|>"
-    return ""
 
 
 def deepest(usable: int, n_predict: int) -> int:

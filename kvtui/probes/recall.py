@@ -24,6 +24,8 @@ _OBJECTS = (
 )  # fmt: skip
 _LONGEST_KEY = f"{max(_COLOURS, key=len)} {max(_OBJECTS, key=len)}"
 _DECOY_SHARE = 1 / 6
+POSITIONS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
+"""Where facts stand in the depth: near the start above all, which is the first to be lost."""
 _OPENING = {
     "raw": "These are the records of the week.\n",
     "chat": "Read these records. A question about them follows.\n\n",

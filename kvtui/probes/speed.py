@@ -10,6 +10,13 @@ from kvtui.probes.asking import Asking, Completion, Progress, silent
 from kvtui.probes.prompt import PromptStyle, build_haystack
 from kvtui.probes.results import SpeedResult, Timing
 
+SHALLOW = 512
+"""Tokens of prompt that stand for an empty context: a whole micro-batch of the engine's default size."""
+_TOO_SHORT_S = 0.2
+_DISAGREE = 0.1
+_JITTER_S = 0.1
+"""Seconds that sending, waking and receiving may take beside what the engine counts."""
+
 
 class Meter:
     """Tokens done of a fixed total, told to a `Progress` so that the number never goes back."""
@@ -79,7 +86,7 @@ def timed_prefill(
 
 
 def summarise(depth: int, n_decode: int, timings: Sequence[Timing]) -> SpeedResult:
-    """Medians over `timings`.
+    """Medians over `timings`; the spread, from slowest to fastest, is `decode_range` and `prompt_range` of the result.
 
     Prompt speed and first-token time count only the requests whose whole prompt was processed. What makes the
     figures mean less than they seem to is said in `note`.
@@ -95,6 +102,9 @@ def summarise(depth: int, n_decode: int, timings: Sequence[Timing]) -> SpeedResu
     shortest = min((t.generated_tokens for t in timings), default=0)
     if shortest < n_decode:
         notes.append(f"decode ended after {shortest:,} of {n_decode:,} tokens")
+    elif timings and (lasted := min(t.decode_s for t in timings)) < _TOO_SHORT_S:
+        notes.append(f"decode lasted {lasted:.2f} s, too short for a rate to rely upon")
+    notes += [text for text in [clocks_apart(timings)] if text]
     return SpeedResult(
         depth=depth,
         prompt_tps=_median(t.prompt_tps for t in whole or timings),
@@ -103,6 +113,32 @@ def summarise(depth: int, n_decode: int, timings: Sequence[Timing]) -> SpeedResu
         repeats=tuple(timings),
         note="; ".join(notes),
     )
+
+
+def shallow_depth(depth: int) -> int | None:
+    """The prompt that shows the speed before any depth, for a measurement at `depth`; None where that is shallow."""
+    return SHALLOW if depth >= 4 * SHALLOW else None
+
+
+def clocks_apart(timings: Sequence[Timing]) -> str:
+    """What the engine's times and our own clock disagree about by more than a tenth; empty when they agree.
+
+    The median request decides: one that our own thread read late is no fault of the engine's clock.
+    """
+    found = []
+    for what, pairs in (
+        ("prefill", [(t.prompt_s, t.first_token_s) for t in timings if t.first_token_s is not None]),
+        (
+            "decode",
+            [(t.decode_s, t.wall_s - t.first_token_s) for t in timings if t.first_token_s is not None],
+        ),
+    ):
+        if not pairs:
+            continue
+        engines, ours = (median(side) for side in zip(*pairs, strict=True))
+        if abs(engines - ours) > max(_DISAGREE * max(engines, ours), _JITTER_S):
+            found.append(f"{what} took {engines:.2f} s by the engine's clock and {ours:.2f} s by ours")
+    return "; ".join(found)
 
 
 def _negligible(depth: int) -> int:

@@ -1,4 +1,4 @@
-"""The task suite: four families of small fixed prompts with answers that code can check.
+"""The task suite put to an engine.
 
 Each task stands at the end of a prompt of an exact depth, behind records of no importance. Base models get the
 raw form (worked examples and the start of one more), instruct models the chat form (an instruction).
@@ -6,89 +6,45 @@ raw form (worked examples and the start of one more), instruct models the chat f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import Literal
 
 from kvtui.core.errors import InputError, RequestError
-from kvtui.probes import graders
-from kvtui.probes.asking import Asking, Progress, silent
-from kvtui.probes.prompt import Haystack, Plant, PromptStyle, build_haystack, deepest, plain
-from kvtui.probes.results import TaskFamily, TaskResult
+from kvtui.probes.asking import Asking, Completion, Progress, silent
+from kvtui.probes.prompt import Plant, PromptStyle, build_haystack, deepest, plain
+from kvtui.probes.results import TaskResult
 from kvtui.probes.speed import Meter
-from kvtui.probes.texts import CHAT, PLANTED, RAW
+from kvtui.probes.suite import TASKS, Suite, Task, own_task
+from kvtui.probes.texts import PLANTED
+from kvtui.probes.thinking import unfinished
 
+N_PROBS = 4
+"""Likeliest tokens told for each position, by which runs are compared."""
+REASONING_TOKENS = 2048
+"""Room for an answer whose reasoning did not end in the room a plain answer has."""
 _PLANT = Plant(0.3, PLANTED)
-_FREIGHT = (
-    ((29, 199), False),
-    ((30, 0), True),
-    ((0, 200), True),
-    ((31, 201), True),
-    ((0, 0), False),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One task. `n_predict` is the room for its answer in tokens, `stop` ends an answer of the raw form."""
-
-    family: TaskFamily
-    grade: graders.Grader
-    n_predict_raw: int
-    n_predict_chat: int
-    stop: tuple[str, ...]
-
-    def n_predict(self, kind: Literal["raw", "chat"]) -> int:
-        """Tokens that the answer may have in the style `kind`."""
-        return self.n_predict_raw if kind == "raw" else self.n_predict_chat
-
-
-TASKS: tuple[Task, ...] = (
-    Task("retrieval", graders.number("5926"), 10, 32, ("\n",)),
-    Task(
-        "code-edit",
-        graders.function("is_freight", _FREIGHT),
-        48,
-        128,
-        ("###",),
-    ),
-    Task(
-        "tool-selection",
-        graders.tool_call("set_timer", {"minutes": 25}),
-        40,
-        96,
-        ("\n",),
-    ),
-    Task(
-        "long-instruction",
-        graders.numbered_list(("copper", "glass", "wool", "paper"), " - ok", "OVER"),
-        40,
-        96,
-        ("\n\n",),
-    ),
-)
+_ASIDE = "Leave the records aside.\n\n"
+_LEAST_FILLER = 48
+"""Tokens before an own task at some depth: the opening and the first record."""
 
 
 def run_tasks(
     ask: Asking,
     style: PromptStyle,
-    depths: Sequence[int],
-    seed: int = 0,
+    suite: Suite,
     progress: Progress = silent,
     cancel: Event | None = None,
 ) -> tuple[TaskResult, ...]:
-    """Every task at every one of `depths`, the number of tokens in each prompt.
+    """Every task of `suite` at its depths.
 
-    A request that the engine refuses, or a depth too small for the suite, becomes a result with `error`.
+    A request that the engine refuses, or a depth too small for a task, becomes a result with `error`.
     Raises EngineGone and Cancelled.
     """
-    tails = [_tail(ask, style, task) for task in TASKS]
-    longest = max(map(len, tails))
-    tail_tokens = sum(len(tail) + task.n_predict(style.kind) for task, tail in zip(TASKS, tails, strict=True))
-    meter = Meter(progress, sum(depth - longest + tail_tokens for depth in depths))
-    suite = _Suite(ask, style, tuple(tails), tail_tokens, seed, meter, cancel)
-    return tuple(result for depth in depths for result in suite.at(depth))
+    groups = _groups(ask, style, suite)
+    meter = Meter(progress, sum(group.tokens(style.kind) for group in groups))
+    asking = _Questions(ask, style, suite, meter, cancel)
+    return tuple(result for group in groups for result in asking.group(group))
 
 
 def task_depth(usable: int, style: PromptStyle) -> int:
@@ -97,72 +53,167 @@ def task_depth(usable: int, style: PromptStyle) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Suite:
-    """All tasks for one engine.
+class _Group:
+    """Tasks that share a haystack of `depth` tokens, of which `kept_free` are not shared; 0: prompts as they stand.
 
-    `tails` are the token ids of each task, what stands behind the haystack; `tail_tokens` counts them with the
-    room for their answers.
+    `tails` are the token ids of each task, what stands behind the haystack.
     """
+
+    depth: int
+    kept_free: int
+    tasks: tuple[Task, ...]
+    tails: tuple[list[int], ...]
+
+    @property
+    def shared(self) -> int:
+        return self.depth - self.kept_free if self.depth else 0
+
+    def tokens(self, kind: Literal["raw", "chat"]) -> int:
+        """All that is processed and generated."""
+        answers = sum(task.n_predict(kind) for task in self.tasks)
+        return max(self.shared, 0) + sum(map(len, self.tails)) + answers
+
+
+def _groups(ask: Asking, style: PromptStyle, suite: Suite) -> list[_Group]:
+    """The built-in tasks by depth, own tasks among them where they fit, and then own tasks at depths of their own."""
+    built_in = tuple(_tail(ask, style, task) for task in TASKS)
+    longest = max(map(len, built_in))
+    own = [(task, _tail(ask, style, task)) for task in map(own_task, suite.own)]
+    behind: dict[int, list[tuple[Task, list[int]]]] = {depth: [] for depth in suite.depths}
+    as_they_stand = []
+    for task, tail in own:
+        wanted = suite.depths if task.depth is None else (task.depth,)
+        fitting = [depth for depth in wanted if len(tail) + _LEAST_FILLER + len(style.head) <= depth]
+        for depth in fitting:
+            behind.setdefault(depth, []).append((task, tail))
+        if not fitting:
+            as_they_stand.append((task, [*style.head, *plain(ask, task.raw), *style.tail]))
+    groups = []
+    for depth, more in behind.items():
+        with_built_in = depth in suite.depths
+        tasks = (*(TASKS if with_built_in else ()), *(task for task, _ in more))
+        tails = (*(built_in if with_built_in else ()), *(tail for _, tail in more))
+        kept_free = longest if with_built_in else max(map(len, tails))
+        groups.append(_Group(depth, kept_free, tasks, tails))
+    if as_they_stand:
+        groups.append(_Group(0, 0, tuple(t for t, _ in as_they_stand), tuple(i for _, i in as_they_stand)))
+    return groups
+
+
+def _tail(ask: Asking, style: PromptStyle, task: Task) -> list[int]:
+    aside = _ASIDE if task.own and style.kind == "chat" else ""
+    text = task.raw if style.kind == "raw" else task.chat
+    return [*plain(ask, f"\n\n{aside}{text}"), *style.tail]
+
+
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """One suite at one engine."""
 
     ask: Asking
     style: PromptStyle
-    tails: tuple[list[int], ...]
-    tail_tokens: int
-    seed: int
+    suite: Suite
     meter: Meter
     cancel: Event | None
 
-    def at(self, depth: int) -> list[TaskResult]:
-        """Every task at `depth`. What they share is sent first, so that each finds it in the prompt cache."""
-        longest = max(map(len, self.tails))
-        shared = depth - longest
+    def group(self, group: _Group) -> list[TaskResult]:
+        """Every task of `group`. What they share is sent first, so that each finds it in the prompt cache."""
+        pairs = list(zip(group.tasks, group.tails, strict=True))
+        if not group.depth:
+            return [self._one(task, tail, len(tail), cached=False) for task, tail in pairs]
         try:
             haystack = build_haystack(
-                self.ask, self.style, depth, seed=(self.seed,), plants=[_PLANT], keep_free=longest
+                self.ask,
+                self.style,
+                group.depth,
+                seed=(self.suite.seed,),
+                plants=[_PLANT] if group.tasks[0] is TASKS[0] else [],
+                keep_free=group.kept_free,
             )
-            on_progress = self.meter.prompt("tasks", shared)
             self.ask.complete(
-                haystack.upto(shared), 1, cache_prompt=True, on_progress=on_progress, cancel=self.cancel
-            )
-        except (RequestError, InputError) as error:
-            self.meter.finish("tasks", shared + self.tail_tokens)
-            return [_refused(task, depth, str(error)) for task in TASKS]
-        self.meter.finish("tasks", shared)
-        return [self._one(task, depth, haystack, tail) for task, tail in zip(TASKS, self.tails, strict=True)]
-
-    def _one(self, task: Task, depth: int, haystack: Haystack, tail: list[int]) -> TaskResult:
-        n_predict = task.n_predict(self.style.kind)
-        try:
-            answer = self.ask.complete(
-                [*haystack.upto(depth - len(tail)), *tail],
-                n_predict,
-                cache_prompt=True,
-                stop=task.stop if self.style.kind == "raw" else (),
-                on_progress=self.meter.prompt(task.family, len(tail)),
+                haystack.upto(group.shared),
+                1,
+                cache_prompt=not self.suite.fresh,
+                on_progress=self.meter.prompt("tasks", group.shared),
                 cancel=self.cancel,
             )
+        except (RequestError, InputError) as error:
+            self.meter.finish("tasks", group.tokens(self.style.kind))
+            return [_refused(task, group.depth, str(error)) for task in group.tasks]
+        self.meter.finish("tasks", group.shared)
+        return [
+            self._one(task, [*haystack.upto(group.depth - len(tail)), *tail], len(tail), cached=True)
+            for task, tail in pairs
+        ]
+
+    def _one(self, task: Task, prompt: list[int], fresh_tokens: int, *, cached: bool) -> TaskResult:
+        depth, n_predict = len(prompt), task.n_predict(self.style.kind)
+        room = self._room(depth)
+        try:
+            if room is not None and room < 1:
+                raise RequestError(f"a prompt of {depth:,} tokens leaves no room in {self.suite.usable:,}")
+            answer = self._answer(
+                task, prompt, fresh_tokens, n_predict if room is None else min(n_predict, room), cached
+            )
+            if _reasoning_only(answer) and room is not None and room > n_predict:
+                answer = self._answer(task, prompt, fresh_tokens, min(room, REASONING_TOKENS), cached)
         except RequestError as error:
             return _refused(task, depth, str(error))
         finally:
-            self.meter.finish(task.family, len(tail) + n_predict)
-        if answer.truncated:
-            return _refused(task, depth, f"the slot was full after {len(answer.tokens)} tokens of the answer")
-        why = task.grade(answer.text)
-        return TaskResult(
-            task=task.family,
-            family=task.family,
-            depth=depth,
-            passed=not why,
-            why=why,
-            text=answer.text,
-            tokens=answer.tokens,
-            timing=answer.timing,
+            self.meter.finish(task.name, fresh_tokens + n_predict)
+        if answer.truncated and not _reasoning_only(answer):
+            made = answer.timing.generated_tokens
+            return _refused(task, depth, f"the slot was full after {made} tokens of the answer")
+        return _graded(task, depth, answer)
+
+    def _room(self, depth: int) -> int | None:
+        return None if self.suite.usable is None else deepest(self.suite.usable, depth)
+
+    def _answer(
+        self, task: Task, prompt: list[int], fresh_tokens: int, n_predict: int, cached: bool
+    ) -> Completion:
+        return self.ask.complete(
+            prompt,
+            n_predict,
+            cache_prompt=cached,
+            stop=task.stop if self.style.kind == "raw" else (),
+            n_probs=N_PROBS,
+            on_progress=self.meter.prompt(task.name, fresh_tokens),
+            cancel=self.cancel,
         )
+
+
+def _reasoning_only(answer: Completion) -> bool:
+    """Whether all room went into reasoning that no answer followed."""
+    if answer.stop_type not in ("limit", "length") and not answer.truncated:
+        return False
+    return unfinished(answer.text) or bool(answer.reasoning and not answer.text.strip())
+
+
+def _graded(task: Task, depth: int, answer: Completion) -> TaskResult:
+    ate_answer = _reasoning_only(answer)
+    if ate_answer:
+        why = f"reasoning took all {answer.timing.generated_tokens:,} tokens, no answer began"
+    else:
+        why = task.grade(answer.text) if task.grade is not None else ""
+    return TaskResult(
+        task=task.name,
+        family=task.family,
+        depth=depth,
+        passed=not why,
+        why=why,
+        text=answer.text,
+        tokens=answer.tokens,
+        timing=answer.timing,
+        graded=task.grade is not None,
+        ate_answer=ate_answer,
+        choices=answer.choices,
+    )
 
 
 def _refused(task: Task, depth: int, error: str) -> TaskResult:
     return TaskResult(
-        task=task.family,
+        task=task.name,
         family=task.family,
         depth=depth,
         passed=False,
@@ -171,10 +222,5 @@ def _refused(task: Task, depth: int, error: str) -> TaskResult:
         tokens=(),
         timing=None,
         error=error,
+        graded=task.grade is not None,
     )
-
-
-def _tail(ask: Asking, style: PromptStyle, task: Task) -> list[int]:
-    if style.kind == "raw":
-        return plain(ask, "\n\n" + RAW[task.family])
-    return [*plain(ask, "\n\n" + CHAT[task.family]), *style.tail]

@@ -18,7 +18,7 @@ from kvtui.logs.facts import EngineFacts
 from kvtui.probes.asking import Completion
 from kvtui.procedure.judge import judge
 from kvtui.procedure.live import Observer
-from kvtui.procedure.probing import Bench, probe, usable_per_slot
+from kvtui.procedure.probing import Bench, jobs_of, probe, usable_per_slot
 from kvtui.procedure.progress import ProgressMeter
 from kvtui.procedure.situation import SHOWN_PORT, Launch, Situation
 from kvtui.session import events as ev
@@ -164,12 +164,16 @@ class Execution:
             self._warm_up(asking)
             self._tell(ev.EngineReady(now(), self.number, load_s, running.facts()))
             usable = usable_per_slot(self.launch, running)
+            def level() -> int | None:
+                self._pause(IDLE_S)
+                return sampler.latest.engine_bytes if sampler.latest is not None else None
+
             try:
                 probe(
                     self.sit,
                     self.launch,
                     self.number,
-                    Bench(asking, usable, meter, self._tell, self.cancel),
+                    Bench(asking, usable, meter, self._tell, self.cancel, level),
                 )
             finally:
                 self._engine_s += asking.engine_s
@@ -244,12 +248,6 @@ class Execution:
             failure=result.failure,
             findings=result.findings,
         )
-
-
-def jobs_of(launch: Launch) -> int:
-    """How many probes a run has, for its overall progress."""
-    plan = launch.probes
-    return sum((plan.speed is not None, plan.deep is not None, bool(plan.tasks), plan.concurrency > 0))
 
 
 def _loading(progress: StartProgress) -> str:

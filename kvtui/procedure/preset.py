@@ -9,7 +9,7 @@ import os
 import stat
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
@@ -17,9 +17,11 @@ from typing import Any, Literal, cast
 
 from kvtui.core.errors import InputError, PresetError
 from kvtui.core.text import clean
+from kvtui.probes.own_tasks import OwnTask, load_tasks
 from kvtui.procedure.preset_keys import KEYS, Key
 
 Transients = Literal["on-failure", "always"]
+Offload = Literal["named", "run"]
 
 _MAX_BYTES = 32 * 1024
 OPTIONS = {
@@ -46,6 +48,9 @@ class Preset:
     `stages` ascend and end at or above `target_context`. `max_per_request` and `max_live_tokens` (multi-user)
     are prompt and answer together, of one request and of all in work. `min_recall` is the share of the facts
     recalled at the baseline that must still be recalled. None: no limit, or measured (`reserve_gib`).
+    `offload` `run` puts capacity above latency: layers or experts go to the CPU when nothing else makes the room.
+    `stability_requests` is how often the chosen configuration is filled (0: not at all). `tasks` is the folder the
+    operator's `own_tasks` were read from; their texts are kept, so that a session goes on with the same.
     """
 
     name: str
@@ -75,6 +80,10 @@ class Preset:
     cache_ram_mib: int
     transients: Transients
     min_recall: float = 0.75
+    stability_requests: int = 3
+    offload: Offload = "named"
+    tasks: str = ""
+    own_tasks: tuple[OwnTask, ...] = ()
 
 
 def load_preset(name_or_path: str) -> Preset:
@@ -131,7 +140,14 @@ def _load(path: Path) -> Preset:
             fields[spec.field] = _value(shown, f"{table}.{key}" if table else key, spec, given.get(key, ...))
     preset = Preset(**cast("dict[str, Any]", fields))
     _check_together(shown, preset)
+    if preset.tasks:
+        return with_tasks(preset, os.path.join(path.parent, os.path.expanduser(preset.tasks)))
     return preset
+
+
+def with_tasks(preset: Preset, folder: str) -> Preset:
+    """`preset` with the operator's own tasks in `folder`. Raises InputError for one that cannot be used."""
+    return replace(preset, tasks=clean(folder, 400), own_tasks=load_tasks(folder))
 
 
 def _read(path: Path, shown: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from kvtui.core.text import clean
+from kvtui.probes.recall import POSITIONS
 
 _MAX_TOKENS = 16 * 1024 * 1024
 _KV_TYPES = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
@@ -84,11 +85,23 @@ def line() -> Reader:
     return read, "text of 1 to 400 characters"
 
 
+def folder() -> Reader:
+    """The name of a folder as it stands, blanks and all."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not value.strip() or len(value) > 400 or "\0" in value:
+            raise ValueError
+        return value
+
+    return read, "the name of a folder"
+
+
 _CONTEXT = whole(256, _MAX_TOKENS)
 KEYS: dict[str, dict[str, Key]] = {
     "": {
         "title": Key("title", *line()),
         "description": Key("description", *line()),
+        "tasks": Key("tasks", *folder(), ""),
     },
     "floor": {"context": Key("floor_context", *_CONTEXT, 8192)},
     "baseline": {
@@ -99,12 +112,11 @@ KEYS: dict[str, dict[str, Key]] = {
     "stages": {
         "contexts": Key("stages", *ascending(_CONTEXT, 16)),
         "target": Key("target_context", *_CONTEXT),
-        "recall_positions": Key(
-            "recall_positions", *ascending(number(0, 1), 16), (0.02, 0.25, 0.5, 0.75, 0.98)
-        ),
+        "recall_positions": Key("recall_positions", *ascending(number(0, 1), 16), POSITIONS),
         "decode_tokens": Key("decode_tokens", *whole(16, 4096), 128),
         "repeats": Key("repeats", *whole(1, 20), 1),
     },
+    "stability": {"requests": Key("stability_requests", *whole(0, 100), 3)},
     "limits": {
         "min_decode_tps": Key("min_decode_tps", *number(0.1, 10_000), None),
         "min_prompt_tps": Key("min_prompt_tps", *number(0.1, 1_000_000), None),
@@ -125,5 +137,8 @@ KEYS: dict[str, dict[str, Key]] = {
         "prefix_reuse": Key("prefix_reuse", *flag(), True),
         "cache_ram_mib": Key("cache_ram_mib", *whole(0, 1024 * 1024), 0),
     },
-    "transients": {"run": Key("transients", *one_of("on-failure", "always"), "on-failure")},
+    "transients": {
+        "run": Key("transients", *one_of("on-failure", "always"), "on-failure"),
+        "offload": Key("offload", *one_of("named", "run"), "named"),
+    },
 }

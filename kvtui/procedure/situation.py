@@ -23,12 +23,14 @@ SHOWN_PORT = 8080
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
     """What to ask of the engine in one run. Depths are tokens; `deep` is one depth for speed and recall together,
-    `tasks` the depths of the task suite, `concurrency` the number of simultaneous requests (0: none)."""
+    `tasks` the depths of the task suite, `concurrency` the number of simultaneous requests (0: none), `stability` how
+    often the nearly full context is filled."""
 
     speed: int | None = None
     deep: int | None = None
     tasks: tuple[int, ...] = ()
     concurrency: int = 0
+    stability: int = 0
 
 
 @dataclass(frozen=True, slots=True)

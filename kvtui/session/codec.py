@@ -24,8 +24,8 @@ def _tag(cls: type[Event]) -> str:
 
 _BY_TAG = {_tag(cls): cls for cls in EVENT_TYPES}
 _MAX_INT = (1 << 63) - 1
-_EXACT = frozenset(("argv", "command_line", "env", "extra", "program"))
-"""What goes back to the system as it stands; whoever shows it quotes it (see core.shell)."""
+_EXACT = frozenset(("argv", "command_line", "env", "expect", "extra", "program", "prompt"))
+"""What goes back to the system or the engine as it stands; whoever shows it quotes or cleans it."""
 
 
 def to_builtins(value: Any) -> Any:

@@ -165,6 +165,16 @@ class TasksMeasured(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PromptsChosen(Event):
+    """How the prompts of a run are made: with the model's own chat template, or plain. `reason` says why not the
+    template where the model has one."""
+
+    run: int
+    style: Literal["chat", "raw"]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TasksRepeated(Event):
     """The same tasks at the same depths once more in the same run: whether its outputs repeat."""
 
@@ -255,6 +265,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     SpeedMeasured,
     RecallMeasured,
     TasksMeasured,
+    PromptsChosen,
     TasksRepeated,
     ConcurrencyMeasured,
     FullPoolMeasured,

@@ -57,6 +57,8 @@ class RunRecord:
     recalls: tuple[RecallResult, ...] = ()
     tasks: tuple[TaskResult, ...] = ()
     concurrency: tuple[ConcurrencyResult, ...] = ()
+    prompts: str = ""
+    prompts_reason: str = ""
     repeated: tuple[TaskResult, ...] = ()
     full_pool: tuple[FullPoolResult, ...] = ()
     stability: tuple[StabilityResult, ...] = ()
@@ -237,6 +239,11 @@ def _(event: ev.TasksMeasured, state: SessionState) -> SessionState:
 def _(event: ev.ConcurrencyMeasured, state: SessionState) -> SessionState:
     run = state.run(event.run)
     return _edit(state, event.run, concurrency=(*run.concurrency, event.result)) if run else state
+
+
+@apply.register
+def _(event: ev.PromptsChosen, state: SessionState) -> SessionState:
+    return _edit(state, event.run, prompts=event.style, prompts_reason=event.reason)
 
 
 @apply.register

@@ -13,7 +13,7 @@ from kvtui.probes.results import Timing
 
 BOS = 1
 PROMPT_TPS = 1000.0
-DECODE_TPS = 50.0
+DECODE_TPS = 20.0
 
 _PIECES = re.compile(r"<\|\w+\|>|\n+| ?\w+|[^\w\n]")
 
@@ -68,6 +68,7 @@ class FakeEngine:
         cache_prompt: bool,
         ignore_eos: bool = False,
         stop: tuple[str, ...] = (),
+        n_probs: int = 0,
         on_progress: Callable[[int, int, float], None] | None = None,
         cancel: Event | None = None,
     ) -> Completion:

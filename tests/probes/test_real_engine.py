@@ -11,7 +11,8 @@ from kvtui.probes.divergence import compare
 from kvtui.probes.prompt import chat_style, raw_style
 from kvtui.probes.recall import measure_recall
 from kvtui.probes.speed import measure_speed
-from kvtui.probes.tasks import TASKS, run_tasks, task_depth
+from kvtui.probes.suite import TASKS, Suite
+from kvtui.probes.tasks import run_tasks, task_depth
 from tests.probes.conftest import SLOT, Counting
 from tests.probes.fake import Watcher
 
@@ -63,17 +64,17 @@ def test_a_haystack_beyond_the_slot_is_refused_by_the_engine(ask: Counting) -> N
 
 def test_tasks_stand_at_exact_depths_and_say_the_same_again(ask: Counting) -> None:
     style = raw_style(ask)
-    first = run_tasks(ask, style, (900, task_depth(SLOT, style)))
+    first = run_tasks(ask, style, Suite((900, task_depth(SLOT, style))))
     assert [r.error for r in first] == [""] * 8
     assert [r.timing.prompt_tokens for r in first if r.timing] == [r.depth for r in first]
     assert all(r.tokens for r in first)
-    again = run_tasks(ask, style, (900, task_depth(SLOT, style)))
+    again = run_tasks(ask, style, Suite((900, task_depth(SLOT, style))))
     assert [d.first_token for d in compare(first, again)] == [None] * 8
 
 
 def test_the_suite_costs_one_prefill_per_depth(ask: Counting) -> None:
     style = raw_style(ask)
-    run_tasks(ask, style, (1500,), seed=3)
+    run_tasks(ask, style, Suite((1500,), seed=3))
     tails = (
         sum(a.timing.prompt_tokens for a in ask.answers[1:])
         - len(TASKS) * ask.answers[0].timing.prompt_tokens

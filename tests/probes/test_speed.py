@@ -55,7 +55,15 @@ def test_medians_not_means() -> None:
 
 
 def test_cached_requests_count_for_decode_alone() -> None:
-    cached = replace(TIMING, cached_tokens=999, prompt_tps=9.0, first_token_s=0.1, decode_tps=30.0)
+    cached = replace(
+        TIMING,
+        cached_tokens=999,
+        prompt_tps=9.0,
+        prompt_s=0.1,
+        first_token_s=0.1,
+        decode_tps=30.0,
+        wall_s=1.7,
+    )
     result = summarise(1000, 32, [TIMING, cached])
     assert (result.prompt_tps, result.first_token_s, result.decode_tps) == (500.0, 2.0, 25.0)
     assert result.note == ""

@@ -9,7 +9,8 @@ import pytest
 from kvtui.core.errors import Cancelled, EngineGone, RequestError
 from kvtui.probes.prompt import PromptStyle, chat_style, raw_style
 from kvtui.probes.results import TASK_FAMILIES
-from kvtui.probes.tasks import TASKS, run_tasks, task_depth
+from kvtui.probes.suite import TASKS, Suite
+from kvtui.probes.tasks import run_tasks, task_depth
 from kvtui.probes.texts import PLANTED, RAW
 from tests.probes.fake import FakeEngine, Watcher
 
@@ -35,7 +36,7 @@ def expert() -> FakeEngine:
 
 def test_the_right_answers_pass_at_every_depth() -> None:
     ask, watcher = expert(), Watcher()
-    results = run_tasks(ask, raw_style(ask), (400, 1500), progress=watcher)
+    results = run_tasks(ask, raw_style(ask), Suite((400, 1500)), progress=watcher)
     assert [(r.depth, r.task) for r in results] == [(d, f) for d in (400, 1500) for f in TASK_FAMILIES]
     assert [(r.passed, r.why, r.error) for r in results] == [(True, "", "")] * 8
     watcher.check()
@@ -43,13 +44,13 @@ def test_the_right_answers_pass_at_every_depth() -> None:
 
 def test_prompts_have_exactly_the_depth() -> None:
     ask = expert()
-    results = run_tasks(ask, raw_style(ask), (400, 1500))
+    results = run_tasks(ask, raw_style(ask), Suite((400, 1500)))
     assert [r.timing.prompt_tokens for r in results if r.timing] == [400] * 4 + [1500] * 4
 
 
 def test_a_model_that_says_nothing_fails_everything_and_says_why() -> None:
     ask = FakeEngine()
-    results = run_tasks(ask, raw_style(ask), (400,))
+    results = run_tasks(ask, raw_style(ask), Suite((400,)))
     assert not any(r.passed for r in results)
     assert all(r.why and not r.error for r in results)
     assert all(r.timing for r in results)
@@ -57,7 +58,7 @@ def test_a_model_that_says_nothing_fails_everything_and_says_why() -> None:
 
 def test_one_prefill_serves_all_tasks_of_a_depth() -> None:
     ask = expert()
-    run_tasks(ask, raw_style(ask), (4000,))
+    run_tasks(ask, raw_style(ask), Suite((4000,)))
     assert ask.processed < 4000 + 4 * 250
     first = ask.requests[0]
     assert all(r.prompt[: len(first.prompt)] == first.prompt for r in ask.requests)
@@ -65,7 +66,7 @@ def test_one_prefill_serves_all_tasks_of_a_depth() -> None:
 
 def test_the_fact_to_retrieve_stands_in_what_all_tasks_share() -> None:
     ask = expert()
-    run_tasks(ask, raw_style(ask), (1500,))
+    run_tasks(ask, raw_style(ask), Suite((1500,)))
     shared = ask.text(ask.requests[0].prompt)
     assert shared.count(PLANTED) == 1
     assert 300 < len(ask.tokenize(shared.split(PLANTED)[0], add_special=True, parse_special=False)) < 500
@@ -73,14 +74,14 @@ def test_the_fact_to_retrieve_stands_in_what_all_tasks_share() -> None:
 
 def test_base_models_get_stop_words_and_a_whole_suite_generates_little() -> None:
     ask = expert()
-    run_tasks(ask, raw_style(ask), (400,))
+    run_tasks(ask, raw_style(ask), Suite((400,)))
     assert all(r.stop for r in ask.requests[1:])
     assert sum(task.n_predict("raw") for task in TASKS) <= 200
 
 
 def test_instruct_models_get_their_template_and_no_stop_words() -> None:
     ask = FakeEngine()
-    results = run_tasks(ask, chat_style(ask), (400,))
+    results = run_tasks(ask, chat_style(ask), Suite((400,)))
     for request in ask.requests[1:]:
         assert ask.text(request.prompt).startswith("<bos><|user|>")
         assert ask.text(request.prompt).endswith("<|end|><|assistant|>")
@@ -91,7 +92,7 @@ def test_instruct_models_get_their_template_and_no_stop_words() -> None:
 
 def test_a_depth_too_small_for_the_suite_is_an_error_of_its_tasks_alone() -> None:
     ask = expert()
-    results = run_tasks(ask, raw_style(ask), (100, 400))
+    results = run_tasks(ask, raw_style(ask), Suite((100, 400)))
     assert all("100 tokens cannot hold" in r.error for r in results[:4])
     assert all(r.passed for r in results[4:])
 
@@ -99,7 +100,7 @@ def test_a_depth_too_small_for_the_suite_is_an_error_of_its_tasks_alone() -> Non
 def test_a_depth_beyond_the_slot_is_an_error_of_its_tasks_alone() -> None:
     ask, watcher = expert(), Watcher()
     ask.slot = 600
-    results = run_tasks(ask, raw_style(ask), (400, 1500), progress=watcher)
+    results = run_tasks(ask, raw_style(ask), Suite((400, 1500)), progress=watcher)
     assert all(r.passed for r in results[:4])
     for r in results[4:]:
         assert "exceeds" in r.error
@@ -110,7 +111,7 @@ def test_a_depth_beyond_the_slot_is_an_error_of_its_tasks_alone() -> None:
 def test_an_answer_cut_short_by_a_full_slot_is_not_the_models_failure() -> None:
     ask = expert()
     ask.slot = 410
-    results = run_tasks(ask, raw_style(ask), (400,))
+    results = run_tasks(ask, raw_style(ask), Suite((400,)))
     assert [r.error for r in results] == ["", *["the slot was full after 9 tokens of the answer"] * 3]
     assert not any(r.why for r in results)
 
@@ -124,7 +125,7 @@ def test_one_refused_task_leaves_the_others() -> None:
             raise RequestError("busy")
 
     ask.before_answer = third_fails
-    results = run_tasks(ask, raw_style(ask), (400,))
+    results = run_tasks(ask, raw_style(ask), Suite((400,)))
     assert [r.error for r in results] == ["", "", "busy", ""]
 
 
@@ -135,14 +136,14 @@ def test_the_end_of_the_engine_or_of_the_work_is_no_result(error: Exception) -> 
 
     ask = FakeEngine(before_answer=fail)
     with pytest.raises(type(error)):
-        run_tasks(ask, raw_style(ask), (400,))
+        run_tasks(ask, raw_style(ask), Suite((400,)))
 
 
 @pytest.mark.parametrize("styler", [raw_style, chat_style])
 def test_task_depth_never_overfills_the_slot(styler: Styler) -> None:
     ask = FakeEngine(lambda prompt: "a b c d " * 100, slot=1024)
     style = styler(ask)
-    results = run_tasks(ask, style, (task_depth(1024, style),))
+    results = run_tasks(ask, style, Suite((task_depth(1024, style),)))
     assert not any(r.error or (r.timing and r.timing.truncated) for r in results)
 
 

@@ -155,6 +155,7 @@ def test_an_old_session_without_the_newer_fields_is_read(kind: type[ev.Event]) -
     rare = [
         ev.SessionResumed("t", "0.1.0", 4),
         ev.ConcurrencyMeasured("t", 4, ConcurrencyResult(2, 512, 0, (), (9.5,), 4.0)),
+        ev.PromptsChosen("t", 2, "raw", "the template was refused"),
         ev.TasksRepeated("t", 2, sample.tasks()),
         ev.FullPoolMeasured("t", 4, FullPoolResult(2, 700, 64, 1024, 2, ("broken off",), True, 4.0)),
         ev.StabilityMeasured(

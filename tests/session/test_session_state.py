@@ -88,11 +88,13 @@ def test_repeats_full_pools_and_stability_are_kept_with_their_run() -> None:
     pool = FullPoolResult(2, 700, 64, 1024, 2, ("broken off",), True, 4.0)
     steady = StabilityResult(900, 64, 1, None, (StabilityRequest(None, None, "late"),), 9.0)
     for event in (
+        ev.PromptsChosen("t", 2, "raw", "the template was refused"),
         ev.TasksRepeated("t", 2, sample.tasks()),
         ev.FullPoolMeasured("t", 6, pool),
         ev.StabilityMeasured("t", 6, steady),
     ):
         state = apply(event, state)
     assert state.runs[1].repeated == sample.tasks()
+    assert (state.runs[1].prompts, state.runs[1].prompts_reason) == ("raw", "the template was refused")
     assert (state.runs[5].full_pool, state.runs[5].stability) == ((pool,), (steady,))
     assert steady.failed == 1
