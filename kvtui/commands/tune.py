@@ -41,6 +41,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="NAME|FILE",
         help="what the context is for (see the README)",
     )
+    parser.add_argument(
+        "--tasks",
+        metavar="DIR",
+        help="a folder of your own prompts (.txt, .md; NAME.expect beside it, or .toml), asked in every run that "
+        "compares KV types",
+    )
     parser.add_argument("--target-context", type=int, metavar="N", help="the context to reach, in tokens")
     parser.add_argument("--kv-type", metavar="TYPE", help="the type of step 3 (default: q8_0)")
     parser.add_argument(
@@ -100,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
                 margin_gib=args.margin,
                 reserve_gib=args.reserve,
                 min_decode_tps=args.min_decode,
+                tasks=args.tasks,
                 extra=_words(args.engine_args),
                 gpu=args.gpu,
             ),

@@ -17,7 +17,7 @@ from kvtui.core.text import clean
 from kvtui.engines.base import Engine
 from kvtui.gpu.samples import DeviceInfo
 from kvtui.procedure.oracle import Oracle
-from kvtui.procedure.preset import Preset, check_field, in_words, load_preset
+from kvtui.procedure.preset import Preset, check_field, in_words, load_preset, with_tasks
 from kvtui.procedure.tune import Tuning
 from kvtui.session.codec import to_builtins
 from kvtui.session.events import SessionResumed, SessionStarted
@@ -49,6 +49,7 @@ class TuneRequest:
     margin_gib: float | None = None
     reserve_gib: float | None = None
     min_decode_tps: float | None = None
+    tasks: str | None = None
     extra: tuple[str, ...] = ()
     gpu: int | None = None
 
@@ -59,6 +60,8 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
     Raises InputError (model, preset, options), StartError (the engine cannot be run), SessionError.
     """
     plan = with_options(load_preset(request.preset), request)
+    if request.tasks is not None:
+        plan = with_tasks(plan, request.tasks)
     model = request.model
     if model is None:
         from kvtui.engines.demo_model import demo_model
