@@ -66,7 +66,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--min-decode", type=float, metavar="T/S", help="stop at the stage that decodes slower than this"
     )
-    parser.add_argument("--gpu", type=int, metavar="N", help="the GPU to measure (default: the first)")
+    parser.add_argument(
+        "--gpu",
+        type=_numbers,
+        metavar="N[,M]",
+        help="the GPUs to use and to measure, as nvidia-smi counts them (default: all that the environment leaves)",
+    )
+    parser.add_argument(
+        "--sample-hz",
+        type=float,
+        default=10.0,
+        metavar="N",
+        help="memory readings per second, 1 to 50 (default: 10)",
+    )
     parser.add_argument(
         "--engine-args",
         default="",
@@ -108,7 +120,8 @@ def run(args: argparse.Namespace) -> int:
                 min_decode_tps=args.min_decode,
                 tasks=args.tasks,
                 extra=_words(args.engine_args),
-                gpu=args.gpu,
+                gpus=args.gpu,
+                sample_hz=args.sample_hz,
             ),
             note,
         )
@@ -135,6 +148,15 @@ def _words(text: str) -> tuple[str, ...]:
         raise InputError(
             f"--engine-args: {clean(text, 120)}: {str(error).lower()}", hint="close what is quoted"
         ) from None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and len(part) < 4 for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the number of a GPU, or several with commas between"
+        )
+    return tuple(int(part) for part in parts)
 
 
 def _layers(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from kvtui.core.text import clean
 _CGROUP = Path("/sys/fs/cgroup")
 _GONE = (psutil.Error, OSError)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_DEEPEST = 64
+_ALSO_BUSY = ("nice", "irq", "softirq", "steal")
+_FAMILY_S = 10.0  # looking through all processes takes milliseconds
+_SHORTEST_S = 0.2  # CPU time is told in hundredths of a second
 
 
 def memory_total() -> int:
@@ -82,6 +87,63 @@ def cpu_seconds(pid: int) -> float | None:
     return times.user + times.system
 
 
+def command_line_of(pid: int) -> tuple[str, ...]:
+    """The words with which process `pid` was started, cleaned; empty if they cannot be read."""
+    try:
+        return tuple(clean(word, 4096) for word in psutil.Process(pid).cmdline()[:1024])
+    except _GONE:
+        return ()
+
+
+def descends(pid: int, ancestor: int) -> bool:
+    """Whether process `pid` is `ancestor` or was started by it, however indirectly."""
+    for _ in range(_DEEPEST):
+        if pid == ancestor:
+            return True
+        parent = _parent(pid)
+        if not parent:
+            return False
+        pid = parent
+    return False
+
+
+def descendants(pid: int) -> tuple[int, ...]:
+    """Processes that `pid` started, however indirectly. Looks at every process there is: not for every reading."""
+    try:
+        return tuple(child.pid for child in psutil.Process(pid).children(recursive=True))
+    except _GONE:
+        return ()
+
+
+class LoadMeter:
+    """How many cores others keep busy, between one reading and the next."""
+
+    def __init__(self) -> None:
+        self._pid: int | None = None
+        self._family: tuple[int, ...] = ()
+        self._searched = 0.0
+        self._before: tuple[float, float] | None = None
+
+    def read(self, engine: int | None) -> float | None:
+        """Cores' worth of CPU time of everything but process `engine`, those it started, and kvtui, since last time.
+
+        None the first time, after the engine's processes have changed, and less than 0.2 s after the last time.
+        """
+        now = time.monotonic()
+        if self._before is not None and engine == self._pid and now - self._before[0] < _SHORTEST_S:
+            return None
+        if engine != self._pid or now - self._searched > _FAMILY_S:
+            family = () if engine is None else (engine, *descendants(engine))
+            if family != self._family:
+                self._before = None
+            self._pid, self._family, self._searched = engine, family, now
+        times = psutil.cpu_times()
+        busy = times.user + times.system + sum(getattr(times, name, 0.0) for name in _ALSO_BUSY)
+        theirs = busy - time.process_time() - sum(cpu_seconds(pid) or 0.0 for pid in self._family)
+        before, self._before = self._before, (now, theirs)
+        return None if before is None else max(0.0, theirs - before[1]) / (now - before[0])
+
+
 def listener(pid: int, port: int) -> int | None:
     """Which of process `pid` and those it started listens on TCP `port`; None if none is seen to."""
     try:
@@ -119,6 +181,20 @@ def _groups() -> list[Path]:
         return []
     group = _CGROUP / own
     return [group, *(above for above in group.parents if above == _CGROUP or _CGROUP in above.parents)]
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, IndexError):
+        return None
+    try:
+        return psutil.Process(pid).ppid()
+    except _GONE:
+        return None
 
 
 def _reclaimable(group: Path) -> int:

@@ -4,37 +4,71 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Condition, Thread
-from typing import Literal
+from typing import NamedTuple
 
-from kvtui.gpu.samples import MemoryRecord, Phase, Sample
+from kvtui.gpu.conditions import Window
+from kvtui.gpu.host import LoadMeter
+from kvtui.gpu.samples import DEFAULT_HZ, Basis, Gap, Level, MemoryRecord, Phase, Sample, Vitals
 from kvtui.gpu.series import Series
 from kvtui.gpu.source import GpuLost, MemorySource, Reading
 
+VITALS_S = 0.5
+"""Power, clocks and traffic are read this often: traffic alone takes 40 ms of waiting."""
+STALL_S = 1.0
+"""A reading that takes longer is a gap: memory was not seen in that time."""
+RECOVER_S = 1.0
+MAX_LEVELS = 256
+MAX_GAPS = 32
 _STOP_LIMIT_S = 0.2
+
+
+class _Turn(NamedTuple):
+    """What was true when a reading began."""
+
+    phase: Phase
+    pid: int | None
+    finished: int | None
 
 
 class Sampler:
     """Samples `source` at `hz` from `start` to `stop`. All methods may be called from any thread, none blocks.
 
-    A source that hangs costs readings, never the caller. `on_sample` is called in the sampler's thread.
-    The engine's memory is what the driver attributes to its process, else what the device's memory has grown
-    since the last reading before the launch, else (no GPU) its resident memory.
+    A source that hangs costs readings, never the caller; a device that is lost is looked for every second.
+    `on_sample` is called in the sampler's thread. The engine's memory is what the driver attributes to its
+    process, else what the device's memory has grown since the last reading before the launch, else (no GPU) its
+    resident memory.
     """
 
     def __init__(
-        self, source: MemorySource, hz: float = 10.0, on_sample: Callable[[Sample], None] | None = None
+        self,
+        source: MemorySource,
+        hz: float = DEFAULT_HZ,
+        on_sample: Callable[[Sample], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._interval = 1.0 / hz
         self._on_sample = on_sample
+        self._clock = clock
         self._lock = Condition()
         self._series = Series()
+        self._load = LoadMeter()
         self._phase: Phase = "before"
         self._switched = False
         self._pid: int | None = None
-        self._baseline: int | None = None
+        self._finished: int | None = None
+        self._baseline: Reading | None = None
         self._latest: Sample | None = None
+        self._vitals: Vitals | None = None
+        self._vitals_due = 0.0
+        self._windows: list[Window] = []
+        self._levels: list[Level] = []
+        self._gaps: list[Gap] = []
+        self._gap: Gap | None = None
+        self._reading_since: float | None = None
+        self._recover_due = 0.0
         self._lost = 0
         self._stopping = False
         self._began = 0.0
@@ -48,11 +82,11 @@ class Sampler:
 
     def start(self) -> None:
         """Begin, in the phase `before`."""
-        self._began = self._phase_began = time.monotonic()
+        self._began = self._phase_began = self._clock()
         self._thread.start()
 
     def set_engine(self, pid: int | None) -> None:
-        """The process whose memory counts from now on."""
+        """The process whose memory counts from now on, with all it starts."""
         with self._lock:
             self._pid = pid
 
@@ -64,93 +98,203 @@ class Sampler:
         with self._lock:
             if name == self._phase:
                 return
-            now = time.monotonic()
+            now = self._clock()
             self._series.spent(self._phase, now - self._phase_began)
             self._phase, self._phase_began, self._switched = name, now, True
             self._lock.notify()
 
+    def finished(self, prompt_tokens: int) -> None:
+        """A request with a prompt of so many tokens is over: the next sample is what the engine keeps after it."""
+        with self._lock:
+            self._finished = prompt_tokens
+
+    def window(self) -> Window:
+        """Begin to collect the conditions of one measurement."""
+        made = Window(self._forget)
+        with self._lock:
+            self._windows.append(made)
+        return made
+
     def record(self) -> MemoryRecord:
         """Everything up to now."""
         with self._lock:
-            now = time.monotonic()
+            now = self._clock()
             if not self._stopping:
                 self._series.spent(self._phase, now - self._phase_began)
                 self._phase_began = now
+            baseline = self._baseline
             return MemoryRecord(
                 device=self._source.device,
-                baseline_used_bytes=self._baseline,
+                baseline_used_bytes=None if baseline is None else baseline.used_bytes,
                 peaks=self._series.peaks(),
                 series=self._series.points(),
                 interval_s=self._interval,
                 lost=self._lost,
+                conditions=self._series.conditions(),
+                levels=tuple(self._levels),
+                gaps=(*self._gaps, *self._open_gap(now)),
             )
 
     def stop(self) -> None:
         """End the thread; one that hangs in the driver is left behind (it is a daemon)."""
         with self._lock:
             if not self._stopping:
-                self._series.spent(self._phase, time.monotonic() - self._phase_began)
+                self._series.spent(self._phase, self._clock() - self._phase_began)
             self._stopping = True
             self._lock.notify()
         if self._thread.is_alive():
             self._thread.join(_STOP_LIMIT_S)
 
     def _run(self) -> None:
-        due = time.monotonic()
+        due = self._clock()
         while True:
             with self._lock:
-                while not self._stopping and not self._switched and (wait := due - time.monotonic()) > 0:
+                while not self._stopping and not self._switched and (wait := due - self._clock()) > 0:
                     self._lock.wait(wait)
                 if self._stopping:
                     return
                 self._switched = False
-                phase, pid = self._phase, self._pid
-            self._take(phase, pid)
-            now = time.monotonic()
+            self.take()
+            now = self._clock()
             due = max(due + self._interval, now) if now >= due else due
 
-    def _take(self, phase: Phase, pid: int | None) -> None:
-        try:
-            reading = self._source.read(pid)
-        except GpuLost:
-            reading = Reading(None, None, None)
+    def take(self) -> None:
+        """One reading, now. The sampler's thread does this; whoever has started none may."""
         with self._lock:
+            turn = _Turn(self._phase, self._pid, self._finished)
+            self._finished = None
+            self._reading_since = began = self._clock()
+        try:
+            reading, why = self._read(turn.pid), ""
+        except GpuLost as lost:
+            reading, why = Reading(None, None, None), str(lost)
+        at = self._clock()
+        self._read_vitals(turn.pid, lost=bool(why))
+        with self._lock:
+            self._reading_since = None
             if self._stopping:
                 return
-            sample = self._sample(reading, phase, pid)
+            self._note_gap(began, at, why)
+            sample = self._sample(reading, turn, at - self._began)
             if sample is None:
                 self._lost += 1
                 return
             self._latest = sample
             self._series.add(sample)
+            self._add_level(sample, turn.finished)
+            for window in self._windows:
+                window.add(sample)
         if self._on_sample is not None:
             self._on_sample(sample)
 
-    def _sample(self, reading: Reading, phase: Phase, pid: int | None) -> Sample | None:
+    def _read(self, pid: int | None) -> Reading:
+        """Raises GpuLost, which is also what a lost device costs until it is time to look for it again."""
+        if self._gap is not None:
+            if self._clock() < self._recover_due:
+                raise GpuLost(self._gap.why)
+            self._recover_due = self._clock() + RECOVER_S
+            self._source.recover()
+        return self._source.read(pid)
+
+    def _read_vitals(self, pid: int | None, *, lost: bool) -> None:
+        now = self._clock()
+        if lost:
+            self._vitals = None
+        elif now >= self._vitals_due:
+            self._vitals_due = now + VITALS_S
+            others = self._load.read(pid)
+            try:
+                self._vitals = replace(self._source.vitals(), others_cpu=others)
+            except GpuLost:  # the next reading of memory will say so
+                self._vitals = None
+
+    def _note_gap(self, began: float, now: float, why: str) -> None:
+        """`why` is empty after a reading that came, however late."""
+        at = began - self._began
+        if why:
+            if self._gap is None:
+                self._gap = Gap(at, None, why)
+                self._recover_due = now
+            return
+        if self._gap is not None:
+            self._gaps.append(replace(self._gap, seconds=now - self._began - self._gap.t))
+            self._gap = None
+        elif now - began > STALL_S:
+            self._gaps.append(Gap(at, now - began, "the driver did not answer"))
+        del self._gaps[MAX_GAPS:]
+
+    def _open_gap(self, now: float) -> tuple[Gap, ...]:
+        if self._gap is not None:
+            return (self._gap,)
+        since = self._reading_since
+        if since is None or now - since <= STALL_S:
+            return ()
+        return (Gap(since - self._began, None, "the driver did not answer"),)
+
+    def _sample(self, reading: Reading, turn: _Turn, t: float) -> Sample | None:
         if reading.used_bytes is None and reading.host_bytes is None:
             return None
-        if phase == "before":
-            self._baseline = reading.used_bytes
-        engine, basis = self._engine_bytes(reading, pid)
+        if turn.phase == "before":
+            self._baseline = reading
+        engine, basis = self._engine_bytes(reading, turn.pid)
+        known = basis == "process" and engine is not None and reading.used_bytes is not None
         return Sample(
-            t=time.monotonic() - self._began,
-            phase=phase,
+            t=t,
+            phase=turn.phase,
             engine_bytes=engine,
             used_bytes=reading.used_bytes,
             host_bytes=reading.host_bytes,
             basis=basis,
             gpu_util=reading.gpu_util,
+            gtt_bytes=self._gtt_bytes(reading, turn.pid),
+            others_bytes=max(0, (reading.used_bytes or 0) - (engine or 0)) if known else None,
+            per_device=self._per_device(reading, basis),
+            vitals=self._vitals,
         )
 
-    def _engine_bytes(
-        self, reading: Reading, pid: int | None
-    ) -> tuple[int | None, Literal["process", "growth", "rss"] | None]:
+    def _engine_bytes(self, reading: Reading, pid: int | None) -> tuple[int | None, Basis | None]:
         if pid is None:
             return None, None
         if self._source.device.kind == "host":
             return reading.host_bytes, None if reading.host_bytes is None else "rss"
         if reading.device_process_bytes is not None:
             return reading.device_process_bytes, "process"
-        if reading.used_bytes is not None and self._baseline is not None:
-            return max(0, reading.used_bytes - self._baseline), "growth"
-        return None, None
+        grown = _growth(reading, self._baseline)
+        return grown, None if grown is None else "growth"
+
+    def _gtt_bytes(self, reading: Reading, pid: int | None) -> int | None:
+        if pid is None:
+            return None
+        if reading.gtt_process_bytes is not None:
+            return reading.gtt_process_bytes
+        before = None if self._baseline is None else self._baseline.gtt_used_bytes
+        if reading.gtt_used_bytes is None or before is None:
+            return None
+        return max(0, reading.gtt_used_bytes - before)
+
+    def _per_device(self, reading: Reading, basis: Basis | None) -> tuple[int | None, ...]:
+        """The engine's memory on each of several devices, by the same basis as their sum."""
+        if basis == "process":
+            return tuple(device.device_process_bytes or 0 for device in reading.devices)
+        if basis == "growth" and self._baseline is not None:
+            pairs = zip(reading.devices, self._baseline.devices, strict=False)
+            return tuple(_growth(now, before) for now, before in pairs)
+        return ()
+
+    def _add_level(self, sample: Sample, prompt_tokens: int | None) -> None:
+        if prompt_tokens is None or sample.engine_bytes is None or sample.basis is None:
+            return
+        self._levels.append(Level(sample.t, prompt_tokens, sample.engine_bytes, sample.basis))
+        if len(self._levels) > MAX_LEVELS:
+            del self._levels[1::2]
+
+    def _forget(self, window: Window) -> None:
+        with self._lock:
+            if window in self._windows:
+                self._windows.remove(window)
+
+
+def _growth(reading: Reading, before: Reading | None) -> int | None:
+    if before is None or reading.used_bytes is None or before.used_bytes is None:
+        return None
+    return max(0, reading.used_bytes - before.used_bytes)

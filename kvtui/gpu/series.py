@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from kvtui.gpu.samples import PHASES, Phase, PhasePeak, Sample
+from kvtui.gpu.conditions import ConditionSums
+from kvtui.gpu.samples import PHASES, Conditions, Phase, PhasePeak, Sample
 
 MAX_POINTS = 400
-_MEASURES = ("engine_bytes", "used_bytes", "host_bytes")
+_MEASURES = ("engine_bytes", "used_bytes", "host_bytes", "gtt_bytes", "others_bytes")
 _ROOM = MAX_POINTS - len(PHASES) * len(_MEASURES)
 
 
@@ -16,14 +17,26 @@ class _PhaseSums:
     n_samples: int = 0
     seconds: float = 0.0
     highest: dict[str, Sample] = field(default_factory=dict)
+    per_device: list[int | None] = field(default_factory=list)
+    conditions: ConditionSums = field(default_factory=ConditionSums)
 
     def add(self, sample: Sample) -> None:
         self.n_samples += 1
+        self.conditions.add(sample)
+        self._add_devices(sample.per_device)
         for measure in _MEASURES:
             value = getattr(sample, measure)
             best = self.highest.get(measure)
             if value is not None and (best is None or value > getattr(best, measure)):
                 self.highest[measure] = sample
+
+    def _add_devices(self, held: tuple[int | None, ...]) -> None:
+        if len(self.per_device) < len(held):
+            self.per_device += [None] * (len(held) - len(self.per_device))
+        for n, value in enumerate(held):
+            before = self.per_device[n]
+            if value is not None and (before is None or value > before):
+                self.per_device[n] = value
 
     def value(self, measure: str) -> int | None:
         best = self.highest.get(measure)
@@ -63,12 +76,20 @@ class Series:
         """One per phase that had a sample. `at` is when `engine_bytes` (else `used_bytes`) peaked."""
         return tuple(_peak(phase, self._phases[phase]) for phase in PHASES if self._samples_of(phase))
 
+    def conditions(self) -> tuple[Conditions, ...]:
+        """One per phase in which vitals or utilisation were read."""
+        known = (self._phases[p].conditions.result(p) for p in PHASES if p in self._phases)
+        return tuple(c for c in known if c is not None)
+
     def points(self) -> tuple[Sample, ...]:
-        """At most MAX_POINTS samples in order of time; every phase's peaks are among them."""
+        """At most MAX_POINTS samples in order of time, without vitals; every phase's peaks are among them."""
         points = [*self._points, *self._bucket[-1:]]
         points = points if len(points) <= _ROOM else _halved(points)
         peaks = (sample for sums in self._phases.values() for sample in sums.highest.values())
-        return tuple(sorted({*points, *peaks}, key=lambda sample: sample.t))
+        bare = {
+            sample if sample.vitals is None else replace(sample, vitals=None) for sample in (*points, *peaks)
+        }
+        return tuple(sorted(bare, key=lambda sample: sample.t))
 
     def _samples_of(self, phase: Phase) -> int:
         return self._phases[phase].n_samples if phase in self._phases else 0
@@ -84,6 +105,10 @@ def _peak(phase: Phase, sums: _PhaseSums) -> PhasePeak:
         at=0.0 if highest is None else highest.t,
         n_samples=sums.n_samples,
         seconds=sums.seconds,
+        gtt_bytes=sums.value("gtt_bytes"),
+        others_bytes=sums.value("others_bytes"),
+        others_at=None if (others := sums.highest.get("others_bytes")) is None else others.t,
+        per_device=tuple(sums.per_device),
     )
 
 

@@ -1,93 +1,63 @@
-"""Where memory readings come from: NVML where there is a GPU, else host memory of the engine's process."""
+"""Where memory readings come from: NVML, amdgpu's files, else host memory of the engine's process."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
-from typing import Protocol
+import platform
+from collections.abc import Sequence
+from dataclasses import replace
 
 from kvtui.core.errors import InputError
-from kvtui.gpu import host
+from kvtui.gpu import amd, host
 from kvtui.gpu.nvml import GpuLost, Nvml, NvmlMissing, open_nvml
-from kvtui.gpu.samples import DeviceInfo
+from kvtui.gpu.nvml_source import NvmlSource
+from kvtui.gpu.reading import MemorySource, Reading
+from kvtui.gpu.samples import DeviceInfo, Member, Vitals
+from kvtui.gpu.visible import chosen
 
-__all__ = ["GpuLost", "MemorySource", "Reading", "open_source"]
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Raw values of one moment, in bytes. `device_process_bytes` is what the driver attributes to the engine."""
-
-    used_bytes: int | None
-    device_process_bytes: int | None
-    host_bytes: int | None
-    gpu_util: int | None = None
+__all__ = ["GpuLost", "MemorySource", "Reading", "open_source", "reopen_source"]
 
 
-class MemorySource(Protocol):
-    """One memory that can be read over and over."""
+def open_source(pid: int | None = None, gpus: Sequence[int] | None = None) -> MemorySource:
+    """The memory that the engine works in: of one GPU, or of several as one.
 
-    @property
-    def device(self) -> DeviceInfo:
-        """What it is the memory of."""
-        ...
-
-    def read(self, pid: int | None) -> Reading:
-        """Now, for the engine's process `pid`. May block where a driver hangs. Raises GpuLost."""
-        ...
-
-    def close(self) -> None:
-        """Never blocks."""
-        ...
-
-
-def open_source(pid: int | None = None, gpu_index: int | None = None) -> MemorySource:
-    """The memory that the engine works in.
-
-    `gpu_index` is NVML's; None takes the first one that `CUDA_VISIBLE_DEVICES` leaves. `pid` is an engine
-    that runs already: the GPU it is listed on is taken then. Raises InputError for a GPU that is not there.
+    `gpus` are the driver's indices; None takes all that `CUDA_VISIBLE_DEVICES` (on AMD `HIP_VISIBLE_DEVICES`)
+    leaves. `pid` is an engine that runs already: the GPUs it is listed on are taken then. Raises InputError for a
+    GPU that is not there.
     """
     try:
         nvml = open_nvml()
     except NvmlMissing as missing:
-        if gpu_index is not None:
-            raise InputError(f"GPU {gpu_index} cannot be used: {missing}") from missing
-        return HostSource(str(missing))
-    return NvmlSource(nvml, _choose(nvml, pid, gpu_index))
+        return _without_nvml(str(missing), gpus)
+    devices: tuple[DeviceInfo, ...] = ()
+    if gpus is None and pid is not None:
+        devices = tuple(d for d in nvml.devices if _holds(nvml, d, pid))
+    devices = devices or chosen(nvml.devices, gpus, os.environ)
+    if not devices:
+        return HostSource("CUDA_VISIBLE_DEVICES hides every GPU from the engine")
+    rest = len(nvml.devices) - len(devices)
+    return NvmlSource(nvml, tuple(_beside(d, rest) for d in devices))
 
 
-class NvmlSource:
-    """Memory of one GPU."""
-
-    def __init__(self, nvml: Nvml, device: DeviceInfo) -> None:
-        self._nvml = nvml
-        self._device = device
-
-    @property
-    def device(self) -> DeviceInfo:
-        """The GPU."""
-        return self._device
-
-    def read(self, pid: int | None) -> Reading:
-        """Now. Raises GpuLost."""
-        index = self._device.index
-        memory = self._nvml.memory(index)
-        return Reading(
-            used_bytes=None if memory is None else memory.used,
-            device_process_bytes=None if pid is None else self._nvml.process_bytes(index, pid),
-            host_bytes=None if pid is None else host.resident_bytes(pid),
-            gpu_util=self._nvml.utilisation(index),
-        )
-
-    def close(self) -> None:
-        """NVML stays open until the process ends."""
+def reopen_source(device: DeviceInfo) -> MemorySource:
+    """The memory that `device` was recorded of; on a box where it is not any more, raises InputError."""
+    if device.kind == "host":
+        return HostSource("", device)
+    if device.kind == "amd":
+        return amd.open_amd([d.index for d in device.each])
+    try:
+        nvml = open_nvml()
+    except NvmlMissing as missing:
+        raise InputError(f"GPU {device.index} cannot be used: {missing}") from missing
+    there = [_again(nvml, d) for d in device.each]
+    return NvmlSource(nvml, tuple(there))
 
 
 class HostSource:
-    """Host memory in the place of VRAM; `why` says what is missing."""
+    """Host memory in the place of VRAM; `why` says what is missing. `device` is one that was recorded so."""
 
-    def __init__(self, why: str) -> None:
-        self._device = DeviceInfo(
+    def __init__(self, why: str, device: DeviceInfo | None = None) -> None:
+        self._device = device or DeviceInfo(
             kind="host",
             index=0,
             name=host.cpu_name(),
@@ -105,35 +75,59 @@ class HostSource:
         resident = None if pid is None else host.resident_bytes(pid)
         return Reading(host.memory_used(), None, resident)
 
+    def vitals(self) -> Vitals:
+        """Nothing is told here."""
+        return Vitals()
+
+    def recover(self) -> None:
+        """The host is never lost."""
+
     def close(self) -> None:
         """Nothing is held."""
 
 
-def _choose(nvml: Nvml, pid: int | None, gpu_index: int | None) -> DeviceInfo:
-    by_index = {device.index: device for device in nvml.devices}
-    if gpu_index is not None and gpu_index not in by_index:
-        there = ", ".join(map(str, by_index))
-        raise InputError(f"there is no GPU {gpu_index}", hint=f"there is {there}")
-    index = gpu_index
-    if index is None and pid is not None:
-        index = next((i for i in by_index if _holds(nvml, i, pid)), None)
-    if index is None:
-        index = _first_visible(by_index)
-    device = by_index[index]
-    if len(by_index) == 1:
+def _without_nvml(why: str, gpus: Sequence[int] | None) -> MemorySource:
+    """AMD's GPUs, else the host, with the GPUs named that nobody here can measure."""
+    if amd.devices() and (gpus is not None or amd.engines_choice()):
+        return amd.open_amd(gpus)
+    if gpus is not None:
+        named = ", ".join(map(str, gpus))
+        raise InputError(f"GPU {named} cannot be used: {why}")
+    return HostSource(_hidden(why))
+
+
+def _hidden(why: str) -> str:
+    """`why`, and the GPUs of this box that are not measured."""
+    others = ["the GPU of this Mac"] if platform.system() == "Darwin" else list(amd.not_measured())
+    if not others:
+        return why
+    verb = "is" if len(others) == 1 else "are"
+    return f"{why}, and {' and '.join(others)} {verb} not measured"
+
+
+def _beside(device: DeviceInfo, rest: int) -> DeviceInfo:
+    if not rest:
         return device
-    return replace(device, note=f"one of {len(by_index)} GPUs; the memory of the others is not measured")
+    what = "GPU" if device.mig is None else "GPU or instance"
+    note = f"the memory of {rest} other {what}{'s' if rest > 1 else ''} is not measured"
+    return replace(device, note=f"{device.note}; {note}" if device.note else note)
 
 
-def _holds(nvml: Nvml, index: int, pid: int) -> bool:
+def _again(nvml: Nvml, device: Member) -> DeviceInfo:
+    """The recorded device as the driver lists it now, by its UUID, else by its index."""
+    for now in nvml.devices:
+        if (device.uuid and now.uuid == device.uuid) or (
+            not device.uuid and (now.index, now.mig) == (device.index, device.mig)
+        ):
+            return now
+    raise InputError(
+        f"GPU {device.index} ({device.name}) that this session began with is not there",
+        hint="start a new session for another GPU",
+    )
+
+
+def _holds(nvml: Nvml, device: DeviceInfo, pid: int) -> bool:
     try:
-        return nvml.process_bytes(index, pid) is not None
+        return any(host.descends(one, pid) for one in nvml.processes(device.index, device.mig))
     except GpuLost:
         return False
-
-
-def _first_visible(by_index: dict[int, DeviceInfo]) -> int:
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
-    if first.isdecimal() and int(first) in by_index:
-        return int(first)
-    return next(iter(by_index))

@@ -13,7 +13,7 @@ from kvtui.engines.base import Client, Engine, Running, StartProgress
 from kvtui.gpu.host import process_started
 from kvtui.gpu.sampler import Sampler
 from kvtui.gpu.samples import MemoryRecord, Phase
-from kvtui.gpu.source import open_source
+from kvtui.gpu.source import reopen_source
 from kvtui.logs.facts import EngineFacts
 from kvtui.probes.asking import Completion
 from kvtui.procedure.judge import judge
@@ -83,6 +83,7 @@ class Timed:
                 cancel=cancel or self._cancel,
             )
         finally:
+            self._sampler.finished(len(prompt))
             self._sampler.phase("idle")
         self.engine_s += answer.timing.prompt_s + answer.timing.decode_s
         return answer
@@ -109,10 +110,10 @@ class Execution:
         """
         self._record_start()
         with ExitStack() as stack:
-            device = self.store.state.started.device
-            source = open_source(None, None if device.kind == "host" else device.index)
+            started = self.store.state.started
+            source = reopen_source(started.device)
             stack.callback(source.close)
-            sampler = Sampler(source, on_sample=self.observer.sample)
+            sampler = Sampler(source, started.sample_hz, self.observer.sample)
             sampler.start()
             stack.callback(sampler.stop)
             error, running = self._work(sampler)
@@ -164,6 +165,7 @@ class Execution:
             self._warm_up(asking)
             self._tell(ev.EngineReady(now(), self.number, load_s, running.facts()))
             usable = usable_per_slot(self.launch, running)
+
             def level() -> int | None:
                 self._pause(IDLE_S)
                 return sampler.latest.engine_bytes if sampler.latest is not None else None

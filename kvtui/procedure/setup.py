@@ -15,7 +15,7 @@ from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError, ModelFileError, SessionError
 from kvtui.core.text import clean
 from kvtui.engines.base import Engine
-from kvtui.gpu.samples import DeviceInfo
+from kvtui.gpu.samples import DEFAULT_HZ, MAX_HZ, DeviceInfo
 from kvtui.procedure.oracle import Oracle
 from kvtui.procedure.preset import Preset, check_field, in_words, load_preset, with_tasks
 from kvtui.procedure.tune import Tuning
@@ -51,7 +51,8 @@ class TuneRequest:
     min_decode_tps: float | None = None
     tasks: str | None = None
     extra: tuple[str, ...] = ()
-    gpu: int | None = None
+    gpus: tuple[int, ...] | None = None
+    sample_hz: float = DEFAULT_HZ
 
 
 def prepare(request: TuneRequest, note: Note) -> Tuning:
@@ -62,6 +63,8 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
     plan = with_options(load_preset(request.preset), request)
     if request.tasks is not None:
         plan = with_tasks(plan, request.tasks)
+    if not 1 <= request.sample_hz <= MAX_HZ:
+        raise InputError(f"--sample-hz: {in_words(request.sample_hz)} is not a number from 1 to {MAX_HZ:.0f}")
     model = request.model
     if model is None:
         from kvtui.engines.demo_model import demo_model
@@ -86,7 +89,7 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
             f"--kv-type: {request.kv_type} is no cache type of this engine",
             hint=f"it has {', '.join(offered)}",
         )
-    device = device_info(request.gpu)
+    device = device_info(request.gpus)
     base = base_config(request, plan, path, device)
     started = SessionStarted(
         at=now(),
@@ -106,6 +109,7 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
         host=host_info(),
         device=device,
         command_line=tuple(clean(a) for a in sys.argv),
+        sample_hz=request.sample_hz,
     )
     return Tuning(SessionStore.create(started), engine, oracle)
 
@@ -211,6 +215,7 @@ def base_config(request: TuneRequest, plan: Preset, model: str, device: DeviceIn
         threads=request.threads,
         prefix_reuse=plan.prefix_reuse,
         extra=request.extra,
+        env=() if request.gpus is None else visible_gpus(device),
     )
 
 
@@ -233,11 +238,22 @@ def model_info(path: str, oracle: Oracle) -> ModelInfo:
     )
 
 
-def device_info(gpu: int | None) -> DeviceInfo:
-    """The memory that budgets are made of: a GPU where there is one, else host memory."""
+def visible_gpus(device: DeviceInfo) -> tuple[tuple[str, str], ...]:
+    """Variables by which the engine uses the GPUs of `device` and no others."""
+    uuids = [d.uuid for d in device.each]
+    if device.kind == "nvml":
+        names = ",".join(uuids if all(uuids) else [str(d.index) for d in device.each])
+        return ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"), ("CUDA_VISIBLE_DEVICES", names)
+    if device.kind == "amd" and all(uuids):
+        return (("ROCR_VISIBLE_DEVICES", ",".join(uuids)),)
+    return ()
+
+
+def device_info(gpus: tuple[int, ...] | None) -> DeviceInfo:
+    """The memory that budgets are made of: of the GPUs the engine will use where there are any, else host memory."""
     from kvtui.gpu.source import open_source
 
-    source = open_source(None, gpu)
+    source = open_source(None, gpus)
     try:
         return source.device
     finally:

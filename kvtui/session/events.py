@@ -12,7 +12,7 @@ from typing import Any, Literal
 from kvtui.core.config import RunConfig
 from kvtui.core.findings import Finding
 from kvtui.engines.base import Missing
-from kvtui.gpu.samples import DeviceInfo, MemoryRecord
+from kvtui.gpu.samples import DEFAULT_HZ, DeviceInfo, MemoryRecord
 from kvtui.logs.facts import EngineFacts
 from kvtui.probes.results import (
     ConcurrencyResult,
@@ -47,7 +47,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class SessionStarted(Event):
-    """Everything that stays the same for the whole session. `plan` is the preset with the operator's options."""
+    """Everything that stays the same for the whole session. `plan` is the preset with the operator's options,
+    `sample_hz` how often memory is read."""
 
     session: str
     kvtui: str
@@ -58,6 +59,7 @@ class SessionStarted(Event):
     host: HostInfo
     device: DeviceInfo
     command_line: tuple[str, ...] = ()
+    sample_hz: float = DEFAULT_HZ
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +90,12 @@ class Recommended(Event):
 class Decided(Event):
     """What the operator (or, unattended, kvtui) did with the last recommendation.
 
-    `variable` and `value` are set for `change`. `reason` is the operator's own text.
+    `variable` and `value` are set for `change`. `reason` is the operator's own text. `retry` runs the last run again as
+    it was; `insist` runs what was advised against.
     """
 
     step: int
-    choice: Literal["accept", "change", "skip", "stop"]
+    choice: Literal["accept", "change", "skip", "stop", "retry", "insist"]
     by: Literal["operator", "unattended"]
     variable: str = ""
     value: str = ""

@@ -59,7 +59,10 @@ def load_nvml(fake_nvml: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch)
     """Point nvidia-ml-py at the stand-in for the time of a test."""
 
     def load(variant: str) -> None:
-        monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(fake_nvml(variant) / "libnvidia-ml.so.1")))
+        library = ctypes.CDLL(str(fake_nvml(variant) / "libnvidia-ml.so.1"))
+        while library.nvmlShutdown() == 0:
+            pass  # what earlier tests have opened
+        monkeypatch.setattr(pynvml, "nvmlLib", library)
         monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
 
     return load

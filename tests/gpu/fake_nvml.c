@@ -2,105 +2,179 @@
  * call, so that a test can change memory, processes and errors while something is reading them.
  *
  *   count N                        devices
- *   name I TEXT
- *   memory I TOTAL RESERVED USED   bytes; free is what is left
- *   process I PID BYTES            -1: the driver does not tell
- *   graphics I PID BYTES
- *   util I PERCENT
- *   display I 0|1
+ *   name D TEXT
+ *   uuid D TEXT
+ *   memory D TOTAL RESERVED USED   bytes; free is what is left
+ *   process D PID BYTES            -1: the driver does not tell; -2: it is gone
+ *   graphics D PID BYTES
+ *   util D PERCENT
+ *   display D 0|1
+ *   ecc D 0|1
+ *   power D MILLIWATT
+ *   clock D MHZ
+ *   throttle D BITS
+ *   pcie D RX TX                   KB/s; a call takes 20 ms, as the real one does
+ *   mig I N                        GPU I is cut into N instances
  *   error CALL CODE                the call fails
  *   hang CALL                      the call never returns
+ *   generation N                   the driver was reloaded: until NVML is shut down and opened, calls fail
+ *   epoch SECONDS                  CLOCK_MONOTONIC at which the scenario's time is 0 (else it stays 0)
+ *   now SECONDS                    the scenario's time itself; neither may be the first line
  *
+ * D is a GPU's index I, or 100 * (I + 1) + M for MIG instance M of GPU I. The last line that holds wins.
+ * A line may begin with `at T` (it holds from T on) or `during T U` (from T until before U).
  * Compiled with -DOLD it lacks what drivers before 510 lack.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SUCCESS 0
+#define UNINITIALIZED 1
 #define INVALID_ARGUMENT 2
 #define NOT_SUPPORTED 3
+#define NOT_FOUND 6
 #define INSUFFICIENT_SIZE 7
+#define MIG_BASE 100
 
 typedef unsigned long long u64;
 typedef struct { u64 total, free, used; } memory_v1;
 typedef struct { unsigned version; u64 total, reserved, free, used; } memory_v2;
 typedef struct { unsigned pid; u64 bytes; unsigned gpu_instance, compute_instance; } process_info;
 typedef struct { unsigned gpu, memory; } utilization;
+typedef struct { char text[1 << 16]; char *next; double now; } scenario;
 
-static FILE *scenario(void) {
-    const char *path = getenv("KVTUI_FAKE_NVML");
-    return path ? fopen(path, "r") : NULL;
+static int opened, opened_generation;
+
+static char *next_line(scenario *s) {
+    while (*s->next) {
+        char *line = s->next, *end = strchr(line, '\n');
+        s->next = end ? end + 1 : line + strlen(line);
+        if (end) *end = 0;
+        double from = 0, until = 1e18;
+        int at = 0;
+        if (sscanf(line, "at %lf %n", &from, &at) == 1 || sscanf(line, "during %lf %lf %n", &from, &until, &at) == 2)
+            line += at;
+        if (from <= s->now && s->now < until) return line;
+    }
+    return NULL;
 }
 
-static int line(const char *key, long index, char *rest, size_t size) {
-    FILE *file = scenario();
-    char text[512];
+static void load(scenario *s) {
+    const char *path = getenv("KVTUI_FAKE_NVML");
+    int file = path ? open(path, O_RDONLY) : -1;
+    ssize_t n = file < 0 ? 0 : read(file, s->text, sizeof s->text - 1);
+    if (file >= 0) close(file);
+    s->text[n > 0 ? n : 0] = 0;
+    struct timespec clock;
+    clock_gettime(CLOCK_MONOTONIC, &clock);
+    char *given = strstr(s->text, "\nepoch "), *fixed = strstr(s->text, "\nnow ");
+    s->now = fixed ? atof(fixed + 5) : given ? clock.tv_sec + clock.tv_nsec / 1e9 - atof(given + 7) : 0;
+    s->next = s->text;
+}
+
+static int find(const char *key, long index, char *rest, size_t size) {
+    scenario s;
+    load(&s);
     int found = 0;
-    while (file && !found && fgets(text, sizeof text, file)) {
+    char *line;
+    while ((line = next_line(&s))) {
         char name[64];
         int at = 0;
-        if (sscanf(text, "%63s %n", name, &at) != 1 || strcmp(name, key)) continue;
-        char *value = text + at;
+        if (sscanf(line, "%63s %n", name, &at) != 1 || strcmp(name, key)) continue;
+        char *value = line + at;
         if (index >= 0) {
             char *end;
             if (strtol(value, &end, 10) != index) continue;
-            value = end + 1;
+            value = *end ? end + 1 : end;
         }
-        value[strcspn(value, "\n")] = 0;
         snprintf(rest, size, "%s", value);
         found = 1;
     }
-    if (file) fclose(file);
     return found;
 }
 
+static int number(const char *key, long index, long long *out) {
+    char rest[64];
+    if (!find(key, index, rest, sizeof rest)) return NOT_SUPPORTED;
+    *out = atoll(rest);
+    return SUCCESS;
+}
+
+static int generation(void) {
+    long long n = 0;
+    number("generation", -1, &n);
+    return (int)n;
+}
+
 static int fate(const char *call) {
-    FILE *file = scenario();
-    char text[512];
+    scenario s;
+    load(&s);
     int code = SUCCESS;
-    while (file && fgets(text, sizeof text, file)) {
+    char *line;
+    while ((line = next_line(&s))) {
         char what[64], name[128];
-        int number = 0;
-        int n = sscanf(text, "%63s %127s %d", what, name, &number);
+        int value = 0;
+        int n = sscanf(line, "%63s %127s %d", what, name, &value);
         if (n >= 2 && !strcmp(name, call)) {
             if (!strcmp(what, "hang")) for (;;) pause();
-            if (n == 3 && !strcmp(what, "error")) code = number;
+            if (n == 3 && !strcmp(what, "error")) code = value;
         }
     }
-    if (file) fclose(file);
     return code;
 }
 
-#define BEGIN do { int code = fate(__func__); if (code) return code; } while (0)
+#define FATE do { int code = fate(__func__); if (code) return code; } while (0)
+#define BEGIN do { FATE; if (!opened || opened_generation != generation()) return UNINITIALIZED; } while (0)
 #define INDEX(device) ((long)(device) - 1)
+#define DEVICE(index) ((void *)(long)((index) + 1))
 
-int nvmlInitWithFlags(unsigned flags) { (void)flags; BEGIN; return SUCCESS; }
-int nvmlShutdown(void) { BEGIN; return SUCCESS; }
+int nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    FATE;
+    if (!opened++) opened_generation = generation();
+    return SUCCESS;
+}
+
+int nvmlShutdown(void) {
+    FATE;
+    if (!opened) return UNINITIALIZED;
+    opened--;
+    return SUCCESS;
+}
+
 const char *nvmlErrorString(int code) { (void)code; return "fake \033[31merror"; }
 
 int nvmlDeviceGetCount_v2(unsigned *count) {
     BEGIN;
-    char rest[64];
-    *count = line("count", -1, rest, sizeof rest) ? (unsigned)atoi(rest) : 0;
+    long long n = 0;
+    number("count", -1, &n);
+    *count = (unsigned)n;
     return SUCCESS;
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
     BEGIN;
-    *device = (void *)(long)(index + 1);
+    *device = DEVICE(index);
     return SUCCESS;
 }
 
 int nvmlDeviceGetName(void *device, char *name, unsigned size) {
     BEGIN;
-    return line("name", INDEX(device), name, size) ? SUCCESS : NOT_SUPPORTED;
+    return find("name", INDEX(device), name, size) ? SUCCESS : NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetUUID(void *device, char *text, unsigned size) {
+    BEGIN;
+    return find("uuid", INDEX(device), text, size) ? SUCCESS : NOT_SUPPORTED;
 }
 
 static int memory(void *device, memory_v2 *out) {
     char rest[128];
-    if (!line("memory", INDEX(device), rest, sizeof rest)) return NOT_SUPPORTED;
+    if (!find("memory", INDEX(device), rest, sizeof rest)) return NOT_SUPPORTED;
     if (sscanf(rest, "%llu %llu %llu", &out->total, &out->reserved, &out->used) != 3) return INVALID_ARGUMENT;
     out->free = out->total - out->reserved - out->used;
     return SUCCESS;
@@ -115,48 +189,116 @@ int nvmlDeviceGetMemoryInfo(void *device, memory_v1 *out) {
 }
 
 static int processes(const char *key, void *device, unsigned *count, process_info *out) {
-    FILE *file = scenario();
-    char text[512];
-    unsigned n = 0, room = out ? *count : 0;
-    while (file && fgets(text, sizeof text, file)) {
+    scenario s;
+    load(&s);
+    process_info all[64];
+    unsigned n = 0, kept = 0, room = out ? *count : 0;
+    char *line;
+    while ((line = next_line(&s))) {
         char name[64];
         long index, pid;
         long long bytes;
-        if (sscanf(text, "%63s %ld %ld %lld", name, &index, &pid, &bytes) != 4) continue;
+        if (sscanf(line, "%63s %ld %ld %lld", name, &index, &pid, &bytes) != 4) continue;
         if (strcmp(name, key) || index != INDEX(device)) continue;
-        if (n < room) out[n] = (process_info){(unsigned)pid, (u64)bytes, ~0u, ~0u};
-        n++;
+        unsigned at = 0;
+        while (at < n && all[at].pid != (unsigned)pid) at++;
+        if (at == n && n < 64) n++;
+        if (at < 64) all[at] = (process_info){(unsigned)pid, (u64)bytes, ~0u, ~0u};
     }
-    if (file) fclose(file);
-    *count = n;
-    return n > room ? INSUFFICIENT_SIZE : SUCCESS;
+    for (unsigned i = 0; i < n; i++) {
+        if (all[i].bytes == (u64)-2) continue;
+        if (kept < room) out[kept] = all[i];
+        kept++;
+    }
+    *count = kept;
+    return kept > room ? INSUFFICIENT_SIZE : SUCCESS;
 }
 
+#define PROCESSES(call, key) int call(void *d, unsigned *n, process_info *out) { BEGIN; return processes(key, d, n, out); }
 #ifdef OLD
-int nvmlDeviceGetComputeRunningProcesses_v2(void *d, unsigned *n, process_info *out) { BEGIN; return processes("process", d, n, out); }
-int nvmlDeviceGetGraphicsRunningProcesses_v2(void *d, unsigned *n, process_info *out) { BEGIN; return processes("graphics", d, n, out); }
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, "process")
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, "graphics")
 #else
-int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, process_info *out) { BEGIN; return processes("process", d, n, out); }
-int nvmlDeviceGetGraphicsRunningProcesses_v3(void *d, unsigned *n, process_info *out) { BEGIN; return processes("graphics", d, n, out); }
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, "process")
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, "graphics")
 int nvmlDeviceGetMemoryInfo_v2(void *device, memory_v2 *out) { BEGIN; return memory(device, out); }
 #endif
 
 int nvmlDeviceGetUtilizationRates(void *device, utilization *out) {
     BEGIN;
-    char rest[64];
-    if (!line("util", INDEX(device), rest, sizeof rest)) return NOT_SUPPORTED;
-    out->gpu = (unsigned)atoi(rest); out->memory = 0;
-    return SUCCESS;
+    long long n;
+    int code = number("util", INDEX(device), &n);
+    if (!code) *out = (utilization){(unsigned)n, 0};
+    return code;
 }
 
-int nvmlDeviceGetDisplayActive(void *device, unsigned *active) {
+#define UNSIGNED(call, key) int call(void *device, unsigned *out) { \
+    BEGIN; long long n; int code = number(key, INDEX(device), &n); if (!code) *out = (unsigned)n; return code; }
+UNSIGNED(nvmlDeviceGetDisplayActive, "display")
+UNSIGNED(nvmlDeviceGetPowerUsage, "power")
+
+int nvmlDeviceGetClockInfo(void *device, unsigned type, unsigned *out) {
+    BEGIN;
+    long long n;
+    int code = type == 1 ? number("clock", INDEX(device), &n) : NOT_SUPPORTED;
+    if (!code) *out = (unsigned)n;
+    return code;
+}
+
+int nvmlDeviceGetEccMode(void *device, unsigned *current, unsigned *pending) {
+    BEGIN;
+    long long n;
+    int code = number("ecc", INDEX(device), &n);
+    if (!code) *current = *pending = (unsigned)n;
+    return code;
+}
+
+#ifdef OLD
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, u64 *out) {
+#else
+int nvmlDeviceGetCurrentClocksEventReasons(void *device, u64 *out) {
+#endif
+    BEGIN;
+    long long n;
+    int code = number("throttle", INDEX(device), &n);
+    if (!code) *out = (u64)n;
+    return code;
+}
+
+int nvmlDeviceGetPcieThroughput(void *device, unsigned counter, unsigned *out) {
     BEGIN;
     char rest[64];
-    if (!line("display", INDEX(device), rest, sizeof rest)) return NOT_SUPPORTED;
-    *active = (unsigned)atoi(rest);
+    unsigned rx, tx;
+    if (!find("pcie", INDEX(device), rest, sizeof rest)) return NOT_SUPPORTED;
+    if (sscanf(rest, "%u %u", &rx, &tx) != 2) return INVALID_ARGUMENT;
+    usleep(20000);
+    *out = counter ? rx : tx;
     return SUCCESS;
 }
 
-int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) { (void)device; BEGIN; *major = 9; *minor = 0; return SUCCESS; }
+int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending) {
+    BEGIN;
+    long long n;
+    int code = number("mig", INDEX(device), &n);
+    *current = *pending = !code && n > 0;
+    return code;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned *count) { (void)device; BEGIN; *count = 7; return SUCCESS; }
+
+int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **mig) {
+    BEGIN;
+    long long n;
+    if (number("mig", INDEX(device), &n) || index >= n) return NOT_FOUND;
+    *mig = DEVICE(MIG_BASE * (INDEX(device) + 1) + index);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) {
+    BEGIN;
+    if (INDEX(device) >= MIG_BASE) return INVALID_ARGUMENT;
+    *major = 9; *minor = 0;
+    return SUCCESS;
+}
 int nvmlSystemGetCudaDriverVersion_v2(int *version) { BEGIN; *version = 13020; return SUCCESS; }
 int nvmlSystemGetDriverVersion(char *text, unsigned size) { BEGIN; snprintf(text, size, "590.48.01"); return SUCCESS; }
