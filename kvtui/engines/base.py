@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Protocol
 
 from kvtui.core.config import RunConfig
-from kvtui.logs.facts import EngineFacts
+from kvtui.logs.facts import DeviceFacts, EngineFacts
 from kvtui.probes.asking import Asking, Completion
 
 
@@ -20,6 +20,8 @@ class Abilities:
 
     `options` are the option names its `--help` lists (`-lv`, `--flash-attn`), `cache_types` the KV types it
     says it allows (empty: it does not say). `flash_attn_takes_value` is False for builds whose `-fa` is a bare flag.
+    `compiler` and `target` are what it was built with and for, `backends` what it says it loaded or can use (`CUDA`,
+    `Vulkan`; empty: it does not say), `devices` what it lists, None where it cannot be asked.
     """
 
     options: frozenset[str]
@@ -28,6 +30,10 @@ class Abilities:
     version: str = ""
     build: str | None = None
     commit: str | None = None
+    compiler: str | None = None
+    target: str | None = None
+    backends: tuple[str, ...] = ()
+    devices: tuple[DeviceFacts, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +43,19 @@ class Traits:
     `kind` is the name by which `kvtui.engines.find` finds it again. `kv_ladder` holds the pairs of K and V types from
     full precision downwards, in the order in which they are worth trying; `variables` the names of the variables
     (kvtui.procedure.variables) that mean something to it, the empty tuple for all. `model_is_tag`: it takes the
-    name of a model in its own store, no file.
+    name of a model in its own store, no file. `ties`: pairs of fields of a RunConfig that it has one setting for; the
+    first always takes the value of the second.
     """
 
     kind: str
     kv_ladder: tuple[tuple[str, str], ...]
     variables: tuple[str, ...] = ()
     model_is_tag: bool = False
+    ties: tuple[tuple[str, str], ...] = ()
+
+    def tied(self, config: RunConfig) -> RunConfig:
+        """`config` as this kind of engine can be asked for it."""
+        return replace(config, **{field: getattr(config, source) for field, source in self.ties})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +68,15 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An exact command line: `argv` with the program first, `env` the variables set on top of the environment."""
+    """An exact command line: `argv` with the program first, `env` the variables set on top of the environment.
+
+    `follow` are lines for a shell that come after it, where starting the program is not all: the model's own request.
+    """
 
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
     missing: tuple[Missing, ...] = ()
+    follow: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,21 @@ _DROPPED = frozenset(
         "LLAMA_ARG_SSL_KEY_FILE",
         "LLAMA_ARG_SSL_CERT_FILE",
         "LLAMA_SERVER_BIN",
+        "OLLAMA_BIN",
+        "OLLAMA_API_KEY",
     )
 )
 
 
-def counting_variables() -> tuple[tuple[str, str], ...]:
-    """Variables of our own environment that change what the engine does; without them a run is not reproducible."""
+def counting_variables(*own: str) -> tuple[tuple[str, str], ...]:
+    """Variables of our own environment that change what the engine does; without them a run is not reproducible.
+
+    `own` are the beginnings of the names of variables that only this engine reads.
+    """
     return tuple(
         (name, clean(value))
         for name, value in sorted(os.environ.items())
-        if name.startswith(_COUNTING) and name not in _DROPPED
+        if name.startswith((*_COUNTING, *own)) and name not in _DROPPED
     )
 
 

@@ -12,6 +12,7 @@ from kvtui.core.text import clean
 from kvtui.engines.base import Engine
 from kvtui.engines.kinds import KINDS
 from kvtui.engines.llama_server import LlamaServer
+from kvtui.engines.ollama.engine import OllamaEngine
 from kvtui.engines.vllm.server import Vllm
 
 ENV_ENGINE = "LLAMA_SERVER_BIN"
@@ -29,6 +30,8 @@ def engine_of(kind: str | None, engine_bin: str | None) -> Engine:
         return find_engine(engine_bin)
     if kind == "vllm":
         return Vllm(_named(engine_bin, "VLLM_BIN", "vllm"))
+    if kind == "ollama":
+        return OllamaEngine(_named(engine_bin, "OLLAMA_BIN", "ollama"))
     raise InputError(
         f"{clean(kind)} is not an engine that can be driven", hint=f"there is {', '.join(KINDS)}"
     )

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-KINDS: tuple[str, ...] = ("llama-server", "embedded", "vllm")
+KINDS: tuple[str, ...] = ("llama-server", "embedded", "vllm", "ollama")

@@ -1,0 +1,192 @@
+"""A private daemon with one model loaded. The daemon is started and ended; the process that counts is its runner."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from threading import Event
+
+from kvtui.core.config import RunConfig
+from kvtui.core.errors import Cancelled, EngineGone, RequestError, StartError
+from kvtui.engines.base import Client, Command, StartProgress
+from kvtui.engines.http import EngineHttp
+from kvtui.engines.ollama.answers import Answer, json_lines, refused
+from kvtui.engines.ollama.client import connected
+from kvtui.engines.ollama.settings import load_options
+from kvtui.engines.process import EngineProcess
+from kvtui.engines.watch import Quiet
+from kvtui.gpu import host
+from kvtui.logs.facts import EngineFacts
+
+_POLL_S = 0.1
+_QUIET_S = 120.0
+_PORT = re.compile(r"--port[ =](\d{1,5})\b")
+
+
+class OllamaProcess:
+    """Implements `Running`. `wait_ready` ends with the model of `config` loaded; `pid` is the runner from then on."""
+
+    def __init__(
+        self,
+        label: str,
+        config: RunConfig,
+        make_command: Callable[[int], Command],
+        log_path: Path,
+        on_log: Callable[[list[str]], None],
+        *,
+        quiet_limit_s: float = _QUIET_S,
+    ) -> None:
+        self._label = label
+        self._config = config
+        self._quiet_limit_s = quiet_limit_s
+        self._daemon = EngineProcess(label, make_command, log_path, on_log, health_path="/api/version")
+        self._runner: int | None = None
+        self._runner_started: float | None = None
+
+    @property
+    def pid(self) -> int:
+        """The runner that holds the model; the daemon until one is loaded."""
+        return self._daemon.pid if self._runner is None else self._runner
+
+    @property
+    def base_url(self) -> str:
+        """Where the daemon answers HTTP."""
+        return self._daemon.base_url
+
+    @property
+    def log_path(self) -> Path:
+        """The file with everything that the daemon and its runner printed."""
+        return self._daemon.log_path
+
+    def facts(self) -> EngineFacts:
+        """What the log proves up to now."""
+        return self._daemon.facts()
+
+    def exit_code(self) -> int | None:
+        """The daemon's; None while it runs."""
+        return self._daemon.exit_code()
+
+    def stop(self) -> int | None:
+        """End the daemon and its runner. Safe to call twice."""
+        return self._daemon.stop()
+
+    def wait_ready(self, timeout_s: float, cancel: Event, progress: Callable[[StartProgress], None]) -> float:
+        """Wait for the daemon, then load the model; returns the time of both in seconds.
+
+        Raises StartError (crashed, hung, port, missing) or Cancelled.
+        """
+        seconds = self._daemon.wait_ready(timeout_s, cancel, progress)
+        began = time.monotonic() - seconds
+        abandon = Event()
+        with ThreadPoolExecutor(1, thread_name_prefix="ollama-load") as pool:
+            loading = pool.submit(self._load, abandon)
+            try:
+                self._watch(loading, began, timeout_s, cancel, progress)
+            finally:
+                abandon.set()
+        self._runner = self._find_runner()
+        if self._runner is not None:
+            self._runner_started = host.process_started(self._runner)
+        return time.monotonic() - began
+
+    def connect(self) -> AbstractContextManager[Client]:
+        """Requests by Ollama's API, with the tokenizer of its runner where that answers."""
+        return connected(self.base_url, self._config, self._runner_url(), self._same_runner)
+
+    def _load(self, abandon: Event) -> None:
+        """An empty prompt loads the model and nothing more. It must ask the same as every later request."""
+        body = {
+            "model": self._config.model,
+            "prompt": "",
+            "shift": False,
+            "keep_alive": -1,
+            "options": load_options(self._config),
+        }
+        answer = Answer(1, None)
+        with (
+            EngineHttp(self.base_url) as http,
+            http.events("/api/generate", body, abandon, json_lines) as records,
+        ):
+            for record in records:
+                if answer.feed(record):
+                    return
+        raise EngineGone("the daemon's answer broke off while it loaded the model")
+
+    def _watch(
+        self,
+        loading: Future[None],
+        began: float,
+        timeout_s: float,
+        cancel: Event,
+        progress: Callable[[StartProgress], None],
+    ) -> None:
+        quiet = Quiet(self._quiet_limit_s)
+        while not loading.done():
+            now = time.monotonic()
+            if self.exit_code() is not None:
+                raise StartError(
+                    "crashed",
+                    f"{self._label} ended while it loaded {self._config.model}",
+                    hint=f"its log is {self.log_path}",
+                    exit_code=self.exit_code(),
+                )
+            progress(StartProgress(now - began, "loading the model", self._log_bytes()))
+            if now - began > timeout_s:
+                raise self._hung(f"did not load the model in {timeout_s:.0f} s")
+            if quiet.too_long(now, (self._log_bytes(), *self._activity())):
+                raise self._hung(f"did nothing for {self._quiet_limit_s:.0f} s while loading")
+            if cancel.wait(_POLL_S):
+                raise Cancelled
+        try:
+            loading.result()
+        except (RequestError, EngineGone) as error:
+            raise self._not_loaded(error) from error
+
+    def _not_loaded(self, error: RequestError | EngineGone) -> StartError:
+        said = refused(error).what if isinstance(error, RequestError) else error.what
+        if isinstance(error, RequestError) and error.status == 404:
+            return StartError(
+                "missing",
+                f"Ollama has no model {self._config.model}",
+                hint=f"ollama pull {self._config.model}, or ollama list",
+            )
+        return StartError(
+            "crashed",
+            f"{self._label} could not load {self._config.model}: {said}",
+            hint=f"its log is {self.log_path}",
+        )
+
+    def _hung(self, what: str) -> StartError:
+        return StartError("hung", f"{self._label} {what}", hint=f"its log is {self.log_path}")
+
+    def _log_bytes(self) -> int:
+        try:
+            return self.log_path.stat().st_size
+        except OSError:
+            return 0
+
+    def _activity(self) -> tuple[float | None, ...]:
+        pids = (self._daemon.pid, *host.descendants(self._daemon.pid))
+        return tuple(reading(pid) for pid in pids for reading in (host.cpu_seconds, host.resident_bytes))
+
+    def _find_runner(self) -> int | None:
+        """The newest process below the daemon that was started with a model: looking for devices starts others."""
+        runners = [
+            pid for pid in host.descendants(self._daemon.pid) if "--model" in host.command_line_of(pid)
+        ]
+        return max(runners, key=lambda pid: host.process_started(pid) or 0.0, default=None)
+
+    def _runner_url(self) -> str | None:
+        """Where the runner listens: its command line says so."""
+        words = " ".join(host.command_line_of(self._runner)) if self._runner is not None else ""
+        port = _PORT.search(words)
+        return f"http://127.0.0.1:{port[1]}" if port else None
+
+    def _same_runner(self) -> bool:
+        if self._runner is None:
+            return True
+        return host.process_started(self._runner) == self._runner_started
