@@ -16,8 +16,9 @@ from kvtui.core.text import clean
 COMMANDS: dict[str, str] = {
     "demo": "the whole procedure on the embedded engine and a small real model, no GPU needed",
     "tune": "the procedure on your model",
+    "attach": "requested against actual for a server that already runs",
     "log": "read a start-up log: requested against actual",
-    "budget": "KV bytes and the memory budget of a GGUF file",
+    "budget": "KV bytes and the memory budget of a model",
     "sessions": "what was recorded",
     "report": "hand over a session",
     "compare": "two sessions or two runs against each other",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvtui.commands.budget_card import ASSUMED_RUNTIME_GIB, DEFAULT_MARGIN_GIB, Money, card_for, money_for
 from kvtui.commands.budget_json import document, pair_rows
@@ -14,9 +13,13 @@ from kvtui.commands.output import json_out, out
 from kvtui.core.errors import InputError
 from kvtui.model.context import ContextPlan, plan
 from kvtui.model.geometry import geometry
-from kvtui.model.header import read_header
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import place
+from kvtui.sources.open import open_model
+from kvtui.sources.source import GgufModel, HfModel
+
+if TYPE_CHECKING:
+    from kvtui.commands.budget_vllm import Served
 
 FITS, OVER = 0, 1
 
@@ -25,12 +28,16 @@ def add_parser(subparsers: Any) -> None:
     """Declare the sub-command; options that llama-server has carry its names."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "budget",
-        help="KV bytes and the memory budget of a GGUF file",
-        description="What a context of this model costs, from the file's header alone.",
+        help="KV bytes and the memory budget of a model",
+        description="What a context of this model costs, from the header or the configuration of its files alone:"
+        " with llama.cpp and Ollama for a GGUF file, with vLLM for a Hugging Face model.",
         epilog="exit status: 0, 1 does not fit or the engine will refuse it, 2 unreadable",
     )
     parser.add_argument(
-        "model", metavar="MODEL", help="a GGUF file (any part of a split one), or a folder of them"
+        "model",
+        metavar="MODEL",
+        help="a GGUF file (any part of a split one), an Ollama tag, a Hugging Face id, folder or config.json, the"
+        " http(s) address of a GGUF file, or a folder of models",
     )
     parser.add_argument(
         "-c", "--ctx-size", type=_count, nargs="+", action="extend", metavar="N", dest="ctx",
@@ -72,12 +79,45 @@ def add_parser(subparsers: Any) -> None:
         help=f"kept free (default: {DEFAULT_MARGIN_GIB})",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON document (kvtui.budget/1)")
+    add_vllm_options(parser)
+
+
+def add_vllm_options(parser: argparse.ArgumentParser) -> None:
+    """The options that only vLLM has; None: not given."""
+    group = parser.add_argument_group("vLLM (with a Hugging Face model)")
+    group.add_argument(
+        "--gpu-memory-utilization", type=_share, metavar="SHARE", help="of the card's total (default: 0.92)"
+    )
+    group.add_argument("--block-size", type=_positive, metavar="N", help="tokens per block (default: 16)")
+    group.add_argument(
+        "-tp", "--tensor-parallel-size", type=_positive, metavar="N", help="GPUs that share it (default: 1)"
+    )
+    group.add_argument(
+        "--max-num-batched-tokens", type=_positive, metavar="N", help="of one batch (default: 2048)"
+    )
 
 
 def _count(text: str) -> int:
     if not re.fullmatch(r"\d{1,10}", text, re.ASCII) or int(text) >= 1 << 31:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 0 to {(1 << 31) - 1}")
     return int(text)
+
+
+def _positive(text: str) -> int:
+    value = _count(text)
+    if not value or value > 1 << 24:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 to {1 << 24}")
+    return value
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a share from 0 to 1")
+    return value
 
 
 def _gib(text: str) -> float:
@@ -94,11 +134,21 @@ def run(args: argparse.Namespace) -> int:
     """Print the costs. Raises InputError where the file, or the folder, holds nothing that can be read."""
     if args.n_parallel < 1:
         raise InputError("-np must be at least 1")
-    if os.path.isdir(args.model):
-        from kvtui.commands.budget_folder import run_folder
+    source = open_model(args.model)
+    if isinstance(source, HfModel):
+        from kvtui.commands.budget_vllm import serve
 
-        return run_folder(args)
-    header = read_header(args.model)
+        return _run_vllm(args, serve(args, source))
+    _refuse_vllm_options(args)
+    if isinstance(source, GgufModel):
+        return _run_gguf(args, source)
+    from kvtui.commands.budget_folder import run_folder
+
+    return run_folder(args, source)
+
+
+def _run_gguf(args: argparse.Namespace, source: GgufModel) -> int:
+    header = source.header
     shape = geometry(header)
     placement = place(header, args.n_gpu_layers, args.n_cpu_moe)
     requests = [request_of(args, ctx) for ctx in args.ctx or [0]]
@@ -106,13 +156,33 @@ def run(args: argparse.Namespace) -> int:
     card = card_for(args)
     money = money_for(args, card, placement.gpu_bytes) if card else None
     if args.json:
-        json_out(document(header, shape, placement, requests, plans, money))
+        json_out(document(source, shape, placement, requests, plans, money))
     else:
         from kvtui.commands.budget_text import text
 
         table = pair_rows(shape, requests[0], money) if money else []
-        out(text(header, shape, placement, list(zip(requests, plans, strict=True)), money, table))
+        out(text(source, shape, placement, list(zip(requests, plans, strict=True)), money, table))
     return FITS if all(_acceptable(p, money) for p in plans) else OVER
+
+
+def _run_vllm(args: argparse.Namespace, served: Served) -> int:
+    if args.json:
+        from kvtui.commands.budget_vllm_json import vllm_document
+
+        json_out(vllm_document(served))
+    else:
+        from kvtui.commands.budget_vllm_text import vllm_text
+
+        out(vllm_text(served))
+    return FITS if served.acceptable else OVER
+
+
+def _refuse_vllm_options(args: argparse.Namespace) -> None:
+    for option in ("gpu_memory_utilization", "block_size", "tensor_parallel_size", "max_num_batched_tokens"):
+        if getattr(args, option) is not None:
+            raise InputError(
+                f"--{option.replace('_', '-')} is of vLLM", hint="give a Hugging Face model, or leave it out"
+            )
 
 
 def request_of(args: argparse.Namespace, ctx: int) -> ContextRequest:

@@ -1,4 +1,7 @@
-"""`kvtui budget FOLDER`: the models in it, each with the largest context that fits per pair of KV types."""
+"""`kvtui budget FOLDER`: the models in it, each with the largest context that fits per pair of KV types.
+
+The folder is one of GGUF files, or a store of Ollama, where every tag is a model.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 from kvtui.commands.budget_card import Card, Money, card_for, money_for
@@ -22,39 +25,54 @@ from kvtui.model.geometry import Geometry, geometry
 from kvtui.model.header import read_header
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import place
+from kvtui.sources import ollama
+from kvtui.sources.source import ModelFolder
 
 MAX_MODELS = 1000
 _LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
 _NAME = 34
 
 
-def run_folder(args: argparse.Namespace) -> int:
-    """List the folder. Raises InputError where no GGUF file is in it. A file that cannot be read is named."""
+def run_folder(args: argparse.Namespace, folder: ModelFolder) -> int:
+    """List the folder. Raises InputError where no model is in it. A model that cannot be read is named."""
     card = card_for(args)
-    rows = [_row(args, path, card) for path in _models(args.model)]
+    models = _tags(folder.path) if folder.ollama else _files(folder.path)
+    rows = [_row(args, name, found, card) for name, found in islice(models, MAX_MODELS)]
+    # Counting the rest of a huge tree is not worth the time.
+    left_out = next(models, None) is not None
+    shown = clean(folder.path)
     if not rows:
-        raise InputError(f"{clean(args.model)}: no GGUF file in it")
+        raise InputError(f"{shown}: no {'model' if folder.ollama else 'GGUF file'} in it")
     if args.json:
-        json_out({"schema": "kvtui.budget-list/1", "folder": clean(args.model), "models": rows})
+        listed = {"schema": "kvtui.budget-list/1", "folder": shown, "models": rows, "left_out": left_out}
+        json_out(listed)
     else:
-        out(_text(rows))
+        more = [f"... more than {MAX_MODELS:,} models: the others are left out"] if left_out else []
+        out("\n".join([_text(rows), *more]))
     return 0
 
 
-def _models(folder: str) -> Iterator[Path]:
-    found = 0
+Found = str | ollama.Found
+
+
+def _files(folder: str) -> Iterator[tuple[str, Found]]:
     for root, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
-            if name.endswith(".gguf") and not _LATER_PART.search(name) and found < MAX_MODELS:
-                found += 1
-                yield Path(root, name)
+            if name.endswith(".gguf") and not _LATER_PART.search(name):
+                path = os.path.join(root, name)
+                yield os.path.relpath(path, folder), path
 
 
-def _row(args: argparse.Namespace, path: Path, card: Card | None) -> dict[str, Any]:
-    shown = clean(os.path.relpath(path, args.model))
+def _tags(store: str) -> Iterator[tuple[str, Found]]:
+    for found in ollama.tags(store):
+        yield found.tag.short, found
+
+
+def _row(args: argparse.Namespace, name: str, found: Found, card: Card | None) -> dict[str, Any]:
+    shown = clean(name)
     try:
-        header = read_header(path)
+        header = read_header(found if isinstance(found, str) else ollama.locate(found).path)
     except ModelFileError as error:
         return {"path": shown, "error": error.reason}
     shape = geometry(header)

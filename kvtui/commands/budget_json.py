@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from kvtui.commands.budget_card import Money
+from kvtui.core.text import clean
 from kvtui.model.budget import LargestContext, largest_context
 from kvtui.model.context import ContextPlan, plan
 from kvtui.model.extras import extras
 from kvtui.model.geometry import Geometry
-from kvtui.model.header import Header
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import WeightPlacement
+from kvtui.sources.source import GgufModel
 
 TYPE_PAIRS = (("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0"))
 STAGES = (32_768, 65_536, 98_304, 131_072)
@@ -31,7 +32,7 @@ def pair_rows(shape: Geometry, request: ContextRequest, money: Money) -> list[Pa
 
 
 def document(
-    header: Header,
+    source: GgufModel,
     shape: Geometry,
     placement: WeightPlacement,
     requests: list[ContextRequest],
@@ -39,7 +40,7 @@ def document(
     money: Money | None,
 ) -> dict[str, Any]:
     """Everything about one model: `plans` answer `requests`, the first of them at the top level."""
-    first = plans[0]
+    header, first = source.header, plans[0]
     made: dict[str, Any] = {
         "schema": "kvtui.budget/1",
         "model": {
@@ -52,6 +53,15 @@ def document(
             "weights_bytes": header.tensor_bytes,
             "exactness": first.exactness,
             "notes": [*shape.notes, *first.notes],
+        },
+        "source": {
+            "kind": source.kind,
+            "path": None if source.path is None else clean(source.path),
+            "fetched_bytes": source.fetched_bytes,
+            "companions": [
+                {"role": c.role, "path": clean(c.path), "bytes": c.n_bytes} for c in source.companions
+            ],
+            "notes": list(source.notes),
         },
         **_context(shape, requests[0], first),
         "weights": {

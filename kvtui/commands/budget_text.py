@@ -15,6 +15,7 @@ from kvtui.model.geometry import Geometry
 from kvtui.model.header import Header
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import WeightPlacement
+from kvtui.sources.source import GgufModel
 
 WIDTH = 80
 BAR = 72
@@ -25,7 +26,7 @@ PairRow = tuple[ContextRequest, list[ContextPlan], LargestContext]
 
 
 def text(
-    header: Header,
+    source: GgufModel,
     shape: Geometry,
     placement: WeightPlacement,
     rows: Rows,
@@ -33,7 +34,11 @@ def text(
     pairs: list[PairRow],
 ) -> str:
     """The whole page, without colour, at most 80 columns wide where names allow."""
-    lines = [_title(header), *_weights(placement)]
+    lines = [
+        _title(source.header),
+        *(_prose(f"source   {note}") for note in source.notes),
+        *_weights(placement),
+    ]
     for request, made in rows:
         lines += ["", *_context(shape, request, made)]
     if money is not None:

@@ -1,0 +1,1 @@
+"""Models as Hugging Face describes them (`config.json`), and what vLLM keeps for them."""
