@@ -23,6 +23,7 @@ from kvtui.session.codec import to_builtins
 from kvtui.session.events import SessionResumed, SessionStarted
 from kvtui.session.records import EngineInfo, HostInfo, ModelInfo
 from kvtui.session.store import SessionStore, new_session_id, now
+from kvtui.sources.open import local_gguf
 
 Note = Callable[[str], None]
 
@@ -71,17 +72,18 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
 
         note("assembling the demo model (once)")
         model = str(demo_model())
-    path = os.path.expanduser(model)
+    engine = choose_engine(request)
+    path = local_gguf(model).path
     if clean(path, len(path) + 1) != path:
         raise ModelFileError(
             clean(path), "characters in its path cannot be shown", hint="rename it, or give a link to it"
         )
-    note(f"reading {os.path.basename(path)}")
+    shown = model if engine.traits.model_is_tag else os.path.basename(path)
+    note(f"reading {shown}")
     oracle = Oracle.read(path)
     if not oracle.header.n_layer:
         raise ModelFileError(path, "not a language model: its header names no layers")
     note("asking the engine what it can do")
-    engine = choose_engine(request)
     abilities = engine.abilities()
     offered = abilities.cache_types
     if request.kv_type is not None and offered and request.kv_type not in offered:
@@ -90,14 +92,15 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
             hint=f"it has {', '.join(offered)}",
         )
     device = device_info(request.gpus)
-    base = base_config(request, plan, path, device)
+    named = model if engine.traits.model_is_tag else path
+    base = engine.traits.tied(base_config(request, plan, named, device))
     started = SessionStarted(
         at=now(),
         session=new_session_id(),
         kvtui=__version__,
         plan=to_builtins(plan),
         base=base,
-        model=model_info(path, oracle),
+        model=model_info(path, oracle, shown),
         engine=EngineInfo(
             label=engine.label,
             program=engine.command(base, 0).argv[:1],
@@ -219,12 +222,12 @@ def base_config(request: TuneRequest, plan: Preset, model: str, device: DeviceIn
     )
 
 
-def model_info(path: str, oracle: Oracle) -> ModelInfo:
-    """The model as its header states it."""
+def model_info(path: str, oracle: Oracle, shown: str) -> ModelInfo:
+    """The model as its header states it; `shown` is what the operator calls it."""
     header = oracle.header
     return ModelInfo(
         path=path,
-        file_name=clean(os.path.basename(path)),
+        file_name=clean(shown),
         name=header.name or "",
         arch=header.arch,
         quant=header.quant or "",

@@ -92,6 +92,10 @@ class OllamaEngine:
             follow=(load_request(config, f"http://127.0.0.1:{port}"),),
         )
 
+    def dry_run(self, config: RunConfig) -> DryRun | None:
+        """It has none."""
+        return None
+
     def launch(self, config: RunConfig, log_path: Path, on_log: Callable[[list[str]], None]) -> OllamaProcess:
         """Start a daemon of our own on a free port; the model is loaded by `wait_ready`."""
         self.abilities()
