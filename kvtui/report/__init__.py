@@ -1,8 +1,12 @@
-"""What kvtui hands over: a session as Markdown for a person and as JSON for a program."""
+"""What kvtui hands over: a session as Markdown and HTML for a person, as JSON and CSV for a program.
+
+Secrets are left out of every one of them (see kvtui.report.privacy).
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from kvtui.core.errors import SessionError
@@ -10,21 +14,49 @@ from kvtui.report.files import save
 from kvtui.session.state import SessionState
 from kvtui.session.store import load
 
-__all__ = ["as_json", "as_markdown", "write"]
+__all__ = ["FORMATS", "as_csv", "as_html", "as_json", "as_markdown", "write"]
 
 
 def as_markdown(state: SessionState) -> str:
     """The report on `state` for a person."""
     from kvtui.report.markdown import render
 
-    return render(state)
+    return render(_safe(state))
+
+
+def as_html(state: SessionState) -> str:
+    """The same as one HTML file with charts, which needs nothing beside it."""
+    from kvtui.report.html import render
+
+    return render(_safe(state))
 
 
 def as_json(state: SessionState) -> str:
     """The report on `state` for a program (schema `kvtui.report/1`)."""
     from kvtui.report.document import document
 
-    return json.dumps(document(state), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    return json.dumps(document(_safe(state)), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def as_csv(state: SessionState) -> str:
+    """One row a run, for a spreadsheet; the columns are those of kvtui.report.spreadsheet."""
+    from kvtui.report.spreadsheet import render
+
+    return render(_safe(state))
+
+
+FORMATS: dict[str, Callable[[SessionState], str]] = {
+    "md": as_markdown,
+    "html": as_html,
+    "json": as_json,
+    "csv": as_csv,
+}
+
+
+def _safe(state: SessionState) -> SessionState:
+    from kvtui.report.privacy import without_secrets
+
+    return without_secrets(state)
 
 
 def write(folder: Path) -> tuple[Path, ...]:

@@ -18,6 +18,7 @@ measured or not proven is null, never 0. `line` is a line of that run's log, nul
     recommendations [at, step, after_run, kind, title, why, variable, option, before, after, effect, effect_bytes,
                 risk, command, not_this]
     decisions   [at, step, by, choice, subject, variable, value, reason]
+    pastes      [title, where, language, text, notes]  the verdict for systemd, Compose, Ollama, as a preset
     not_measured [text]
     time        wall_s, runs_s, engine_s, engine_share, own_cpu_s
 
@@ -61,6 +62,7 @@ from typing import Any
 from kvtui.procedure.steps import STEPS
 from kvtui.report.document_runs import run_document, without
 from kvtui.report.facts import SessionFacts, derive
+from kvtui.report.handover import pastes
 from kvtui.session.codec import to_builtins
 from kvtui.session.state import SessionState, StepState
 
@@ -98,6 +100,7 @@ def document(state: SessionState) -> dict[str, Any]:
             for r in state.recommended
         ],
         "decisions": [to_builtins(d) for d in state.decided],
+        "pastes": to_builtins(pastes(session)),
         "not_measured": session.not_measured,
         "time": {
             "wall_s": session.wall_s,

@@ -8,6 +8,7 @@ from kvtui.procedure.steps import STEPS
 from kvtui.report import words
 from kvtui.report.escape import code, fence, table, text
 from kvtui.report.facts import SessionFacts, derive
+from kvtui.report.handover import pastes
 from kvtui.report.markdown_runs import finding_lines, run_section
 from kvtui.report.run_facts import RunFacts
 from kvtui.session.events import Decided, Recommended
@@ -22,6 +23,7 @@ def render(state: SessionState, *, log_dir: str = "logs") -> str:
     session = derive(state)
     lines = [
         *_verdict(session),
+        *_pastes(session),
         *_machine(session),
         *_steps(state),
         *_run_table(session),
@@ -82,6 +84,21 @@ def _held(session: SessionFacts, run: RunFacts) -> list[str]:
         ("peak memory", _peak(run) + (f", {size(free)} free" if free is not None else "")),
     ]
     return table(("what holds", ""), rows)
+
+
+def _pastes(session: SessionFacts) -> list[str]:
+    lines: list[str] = []
+    for paste in pastes(session):
+        lines += [
+            f"### {paste.title}",
+            "",
+            f"{text(paste.where)}:",
+            "",
+            *fence(paste.text, paste.language),
+            "",
+        ]
+        lines += [*(f"- {text(note)}" for note in paste.notes), *([""] if paste.notes else [])]
+    return ["## To paste", "", *lines] if lines else []
 
 
 def _peak(run: RunFacts) -> str:

@@ -59,11 +59,11 @@ def render_report(target: MessagePump, folder: Path) -> None:
     """Post the report of the session in `folder` as Loaded."""
 
     def job() -> Loaded:
-        from kvtui.report.markdown import render
+        from kvtui.report import as_markdown
         from kvtui.session.store import load
 
         try:
-            text = render(load(folder))
+            text = as_markdown(load(folder))
         except KvtuiError as error:
             return Loaded([], folder.name, error.line())
         return Loaded([clean(row) for row in text.splitlines()], folder.name)

@@ -33,7 +33,7 @@ TOP = {
         "runs",
         "skipped",
     ),
-    *("recommendations", "decisions", "not_measured", "time"),
+    *("recommendations", "decisions", "pastes", "not_measured", "time"),
 }
 RUN = {
     *("run", "step", "purpose", "outcome", "counts", "interrupted", "reason", "failure", "exit_code"),
