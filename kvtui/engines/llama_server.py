@@ -20,6 +20,7 @@ from kvtui.logs.facts import EngineFacts
 if TYPE_CHECKING:
     from kvtui.engines.dry_run import DryRunner
 
+_ASK_LIMIT_S = 60.0
 _PROVEN_BY_LOG = "the log's lines on KV cells, types and sizes"
 _KV_LADDER = (("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0"))
 
@@ -51,10 +52,11 @@ class LlamaServer:
         return Traits(self._kind, _KV_LADDER)
 
     def abilities(self) -> Abilities:
-        """What `--help` and `--version` say; asked once. Raises StartError (missing)."""
+        """What `--help`, `--version` and `--list-devices` say; asked once. Raises StartError (missing)."""
         if self._abilities is None:
             help_text = self._ask("--help")
-            found = read_abilities(help_text, self._ask("--version"))
+            listed = self._ask("--list-devices") if "--list-devices" in help_text else None
+            found = read_abilities(help_text, self._ask("--version"), listed)
             if not found.options & {"--ctx-size", "-c"}:
                 said = last_words(help_text, EngineFacts())
                 raise StartError(
@@ -119,7 +121,7 @@ class LlamaServer:
         return EngineProcess(self.label, lambda port: self.command(config, port), log_path, on_log)
 
     def _ask(self, option: str) -> str:
-        return ask_program((*self._prefix, option))
+        return ask_program((*self._prefix, option), _ASK_LIMIT_S)
 
 
 class _Line:

@@ -87,3 +87,35 @@ def test_versions(text: str, version: str, build: str | None, commit: str | None
     abilities = read_abilities("", text)
     assert (abilities.version, abilities.build, abilities.commit) == (version, build, commit)
     assert abilities.options == frozenset()
+
+
+DEVICES = """ggml_cuda_init: found 2 CUDA devices (Total VRAM: 32000 MiB):
+  Device 0: NVIDIA GeForce RTX 4080, compute capability 8.9, VMM: yes
+load_backend: loaded CUDA backend from /usr/lib/libggml-cuda.so
+load_backend: loaded RPC backend from /usr/lib/libggml-rpc.so
+load_backend: loaded CPU backend from /usr/lib/libggml-cpu-haswell.so
+Available devices:
+  CUDA0: NVIDIA GeForce RTX 4080 (16012 MiB, 15800 MiB free)
+  Vulkan1: AMD Radeon \x1b[31mGraphics (512 MiB, 500 MiB free)
+"""
+
+
+def test_what_it_was_built_with_and_the_devices_it_lists() -> None:
+    version = "version: 6190 (ab12)\nbuilt with cc (Ubuntu 13.3.0) 13.3.0 for x86_64-linux-gnu\n"
+    abilities = read_abilities(NEW, version, DEVICES)
+    assert abilities.compiler == "cc (Ubuntu 13.3.0) 13.3.0"
+    assert abilities.target == "x86_64-linux-gnu"
+    assert abilities.backends == ("CUDA", "RPC", "Vulkan")
+    assert abilities.devices is not None
+    card, other = abilities.devices
+    assert (card.name, card.description) == ("CUDA0", "NVIDIA GeForce RTX 4080")
+    assert (card.total_mib, card.free_mib) == (16012, 15800)
+    assert (other.name, other.description) == ("Vulkan1", "AMD Radeon Graphics")
+
+
+def test_no_devices_are_told_apart_from_devices_not_asked_for() -> None:
+    assert read_abilities(NEW, "", "Available devices:\n  (none)\n").devices == ()
+    assert read_abilities(NEW, "").devices is None
+    assert read_abilities(NEW, "").backends == ("CUDA",)
+    assert read_abilities(OLD, "").backends == ()
+    assert read_abilities(OLD, "").compiler is None

@@ -166,7 +166,7 @@ def test_the_label_says_which_one_it_is(said: str, label: str) -> None:
 
 
 def test_a_program_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvtui.engines.program._LIMIT_S", 0.5)
+    monkeypatch.setattr("kvtui.engines.llama_server._ASK_LIMIT_S", 0.5)
     began = time.monotonic()
     error = failure_of(program(tmp_path / "x", "#!/bin/sh\nsleep 60 & sleep 60\n"))
     assert "did not answer --help" in error.what
@@ -182,7 +182,7 @@ def test_a_program_that_never_stops_talking(tmp_path: Path) -> None:
 def test_a_program_that_leaves_a_child_with_its_output_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvtui.engines.program._LIMIT_S", 0.5)
+    monkeypatch.setattr("kvtui.engines.llama_server._ASK_LIMIT_S", 0.5)
     failure_of(program(tmp_path / "x", f"#!/bin/sh\nsleep 60 &\necho $! > {tmp_path}/pid\nexit 0\n"))
     assert all_end([int((tmp_path / "pid").read_text())])
 
