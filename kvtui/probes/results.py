@@ -35,7 +35,8 @@ class Timing:
 class SpeedResult:
     """Speed at one depth: `depth` tokens of prompt really processed (cache off), then decode.
 
-    `repeats` holds each measurement; the rates are medians over them.
+    `repeats` holds each measurement; the rates are medians over them. `throttled` is what held the GPU's clocks down
+    and in which share (0 to 1) of the time, `others_cpu` how many CPU cores other programs kept busy.
     """
 
     depth: int
@@ -45,6 +46,8 @@ class SpeedResult:
     repeats: tuple[Timing, ...]
     gpu_util: int | None = None
     note: str = ""
+    throttled: tuple[tuple[str, float], ...] = ()
+    others_cpu: float | None = None
 
     @property
     def decode_range(self) -> tuple[float, float] | None:

@@ -175,7 +175,7 @@ class Execution:
                     self.sit,
                     self.launch,
                     self.number,
-                    Bench(asking, usable, meter, self._tell, self.cancel, level),
+                    Bench(asking, usable, meter, self._tell, self.cancel, level, sampler.window),
                 )
             finally:
                 self._engine_s += asking.engine_s
@@ -211,6 +211,7 @@ class Execution:
                 env=command.env,
                 change=self.launch.change,
                 missing=command.missing,
+                follow=command.follow,
                 forecast=self.sit.oracle.forecast(self.sit.state, self.launch.config),
             )
         )

@@ -8,6 +8,7 @@ from threading import Event as Flag
 
 from kvtui.core.errors import RequestError
 from kvtui.engines.base import Running
+from kvtui.gpu.conditions import Window
 from kvtui.probes.asking import Asking
 from kvtui.probes.concurrency import measure_concurrency, measure_full_pool
 from kvtui.probes.depth import depth_for, measure_depth
@@ -16,6 +17,7 @@ from kvtui.probes.speed import measure_speed, shallow_depth
 from kvtui.probes.stability import Level, measure_stability, stability_depth
 from kvtui.probes.suite import Suite
 from kvtui.probes.tasks import run_tasks
+from kvtui.procedure.marks import marked
 from kvtui.procedure.progress import ProgressMeter
 from kvtui.procedure.situation import Launch, Situation
 from kvtui.session import events as ev
@@ -25,7 +27,7 @@ from kvtui.session.store import now
 @dataclass(frozen=True, slots=True)
 class Bench:
     """A running engine with everything a probe needs. `usable` is what one slot may use, in tokens; `level` waits
-    until the engine is idle and tells its memory in bytes."""
+    until the engine is idle and tells its memory in bytes; `window` begins to collect a measurement's conditions."""
 
     ask: Asking
     usable: int
@@ -33,6 +35,7 @@ class Bench:
     record: Callable[[ev.Event], None]
     cancel: Flag
     level: Level
+    window: Callable[[], Window]
 
 
 def probe(sit: Situation, launch: Launch, number: int, bench: Bench) -> None:
@@ -84,9 +87,11 @@ def _style(sit: Situation, number: int, bench: Bench) -> PromptStyle:
 def _speed(sit: Situation, number: int, bench: Bench, style: PromptStyle, depth: int) -> None:
     plan = sit.plan
     depth = min(depth, deepest(bench.usable, plan.decode_tokens))
+    window = bench.window()
     speed = measure_speed(
         bench.ask, style, depth, plan.decode_tokens, plan.repeats, progress=bench.meter, cancel=bench.cancel
     )
+    speed = marked(speed, window.close(), sit.state.started.host.cores)
     bench.record(ev.SpeedMeasured(now(), number, speed))
     bench.meter.job_done()
 
@@ -113,6 +118,7 @@ def _deep(sit: Situation, number: int, bench: Bench, style: PromptStyle, wanted:
     shallow = shallow_depth(wanted)
     if shallow is not None:
         _speed(sit, number, bench, style, shallow)
+    window = bench.window()
     speed, recall = measure_depth(
         bench.ask,
         style,
@@ -123,6 +129,7 @@ def _deep(sit: Situation, number: int, bench: Bench, style: PromptStyle, wanted:
         progress=bench.meter,
         cancel=bench.cancel,
     )
+    speed = marked(speed, window.close(), sit.state.started.host.cores)
     bench.record(ev.SpeedMeasured(now(), number, speed))
     bench.record(ev.RecallMeasured(now(), number, recall))
     bench.meter.job_done()
