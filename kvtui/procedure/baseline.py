@@ -51,7 +51,8 @@ def _propose(sit: Situation, context: int) -> Action:
     proven_on = (
         floor is not None and floor.facts.main is not None and floor.facts.main.flash_attn == "enabled"
     )
-    config = sit.base(n_ctx=context, type_k="f16", type_v="f16", flash_attn="auto", n_parallel=1)
+    type_k, type_v = sit.full_precision
+    config = sit.base(n_ctx=context, type_k=type_k, type_v=type_v, flash_attn="auto", n_parallel=1)
     note = "" if proven_on or floor is None else "; flash attention is off on this device, so it stays off"
     return sit.launch(
         2,

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvtui.core.config import RunConfig
-from kvtui.logs.facts import EngineFacts
 from kvtui.probes.divergence import compare as diverge
 from kvtui.probes.results import Divergence
+from kvtui.procedure.actual import VOIDING, actual_settings, follows
 from kvtui.session.state import RunRecord, SessionState
+
+FULL_PRECISION = ("f32", "f16", "bf16", "float16", "bfloat16", "auto")
+"""Names of types that are not quantized; `auto` is what an engine calls the model's own type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,35 +51,9 @@ class Quality:
         return len(self.divergences)
 
 
-def _actual(facts: EngineFacts) -> dict[str, str]:
-    found: dict[str, str] = {}
-    main = facts.main
-    if main is not None:
-        numbers = (
-            ("context", main.n_ctx),
-            ("slots", main.n_seq_max),
-            ("batch", main.n_batch),
-            ("micro-batch", main.n_ubatch),
-            ("n_rs_seq", main.n_rs_seq),
-        )
-        found |= {name: str(value) for name, value in numbers if value is not None}
-        if main.kv_unified is not None:
-            found["unified"] = "on" if main.kv_unified else "off"
-        if main.flash_attn is not None:
-            found["flash-attention"] = "on" if main.flash_attn == "enabled" else "off"
-        pairs = sorted({f"{c.type_k}/{c.type_v}" for c in main.caches if c.type_k and c.type_v})
-        if pairs:
-            found["kv-types"] = ", ".join(pairs)
-    if facts.offloaded is not None:
-        found["gpu-layers"] = f"{facts.offloaded[0]}/{facts.offloaded[1]}"
-    if facts.build is not None:
-        found["engine build"] = facts.build
-    return found
-
-
 def moved(before: RunRecord, after: RunRecord) -> tuple[Moved, ...]:
-    """Actual settings, proven in both runs, that differ between them. Consequences (bytes, cells) are left out."""
-    a, b = _actual(before.facts), _actual(after.facts)
+    """Actual settings, proven in both runs, that differ between them. Consequences in bytes are left out."""
+    a, b = actual_settings(before), actual_settings(after)
     return tuple(Moved(name, a[name], b[name]) for name in a if name in b and a[name] != b[name])
 
 
@@ -87,12 +64,20 @@ def hidden_moves(state: SessionState, run: RunRecord) -> tuple[Moved, ...]:
     reference = state.run(run.change.against_run)
     if reference is None:
         return ()
-    return tuple(m for m in moved(reference, run) if m.variable != run.change.variable)
+    intended = run.change.variable
+    return tuple(
+        m for m in moved(reference, run) if m.variable != intended and not follows(intended, m.variable)
+    )
+
+
+def voided(state: SessionState, run: RunRecord) -> tuple[Moved, ...]:
+    """What makes `run` and the run it is compared with incomparable: another engine build, another driver."""
+    return tuple(m for m in hidden_moves(state, run) if m.variable in VOIDING)
 
 
 def is_full_precision(config: RunConfig) -> bool:
     """True when neither keys nor values are quantized."""
-    return config.type_k in ("f16", "bf16", "f32") and config.type_v in ("f16", "bf16", "f32")
+    return config.type_k in FULL_PRECISION and config.type_v in FULL_PRECISION
 
 
 def baseline_of(state: SessionState) -> RunRecord | None:

@@ -2,45 +2,117 @@
 
 from __future__ import annotations
 
+from kvtui.core.config import RunConfig
 from kvtui.core.units import MIB, size
 from kvtui.procedure.checks import on_host
 from kvtui.procedure.memory import log_bytes
-from kvtui.procedure.situation import Action, Close, ProbePlan, Situation
+from kvtui.procedure.rules import BY_ID, will_not_help
+from kvtui.procedure.rules.offload import OFFLOAD
+from kvtui.procedure.rules.rule import Case, Cause, Rule, cause_of
+from kvtui.procedure.situation import Action, Close, Launch, Offer, ProbePlan, Situation
 from kvtui.procedure.steps import FLOOR_STOP_SHARE, FLOOR_WARN_SHARE
-from kvtui.session.records import FailureKind
+from kvtui.procedure.variables import BY_NAME
+from kvtui.session.records import FailureKind, Recommendation
 from kvtui.session.state import RunRecord
 
 SUBJECT = "floor"
 SPEED_DEPTH = 256
 
+_SMALLER = "choose a smaller quant or a smaller model"
 _ADVICE: dict[FailureKind, str] = {
-    "weights-oom": "the weights do not fit: choose a smaller quant or a smaller model; KV types will not help",
-    "kv-oom": "not even the smallest context fits beside the weights: choose a smaller quant or model",
-    "compute-oom": "the compute buffer does not fit: a smaller micro-batch (-ub), or a smaller quant",
-    "prefill-oom": "memory ran out in the first prefill: a smaller micro-batch (-ub), or a smaller quant",
+    "kv-oom": f"not even the smallest context fits beside the weights: {_SMALLER}",
+    "compute-oom": f"the compute buffer does not fit: a smaller micro-batch, or {_SMALLER}",
+    "prefill-oom": f"memory ran out in the first prefill: a smaller micro-batch, or {_SMALLER}",
 }
 
 
 def next_action(sit: Situation) -> Action:
-    """Run the floor once, then judge it."""
-    run = sit.tried(SUBJECT)
+    """Run the floor once, then judge it; with less of the model on the GPU where the operator puts capacity first."""
+    runs = sit.runs("floor")
     skipped = sit.skipped(SUBJECT)
-    if run is None and skipped is not None:
+    if not runs and skipped is not None:
         return Close(1, "skipped", f"skipped by the operator: {skipped}")
-    if run is None:
+    if not runs:
         return _propose(sit)
-    if run.outcome != "ok":
-        advice = _ADVICE.get(run.failure, "") if run.failure else ""
-        return Close(1, "failed", f"{run.reason}; {advice}" if advice else run.reason)
-    problem = placement_problem(sit, run) or floor_problem(sit, run)
-    if problem:
-        return Close(1, "failed", problem)
-    return Close(1, "passed", summary(sit, run))
+    run = runs[-1]
+    problem = _problem(sit, run)
+    if problem is None:
+        return Close(1, "passed", summary(sit, run))
+    return _elsewhere(sit, run) or Close(1, "failed", problem, _will_not_help(sit, run, problem))
+
+
+def _problem(sit: Situation, run: RunRecord) -> str | None:
+    if run.outcome == "ok":
+        return placement_problem(sit, run) or floor_problem(sit, run)
+    if run.failure == "weights-oom":
+        rule = BY_ID["types-do-not-shrink-weights"]
+        return f"{run.reason}; {_SMALLER}. These will not help: {rule.text(_case(sit, run))}"
+    advice = _ADVICE.get(run.failure, "") if run.failure else ""
+    return f"{run.reason}; {advice}" if advice else run.reason
+
+
+def _case(sit: Situation, run: RunRecord) -> Case:
+    cause: Cause = cause_of(run.failure) if run.outcome != "ok" else "weights"
+    return Case(sit, run, run.config, cause, run.config.n_ctx)
+
+
+def _will_not_help(sit: Situation, run: RunRecord, problem: str) -> Recommendation | None:
+    """What not to try, where memory is the problem."""
+    not_this = will_not_help(_case(sit, run))
+    if not not_this:
+        return None
+    return Recommendation(
+        "will-not-help", "This model leaves no room on this card", problem, not_this=not_this
+    )
+
+
+def _elsewhere(sit: Situation, run: RunRecord) -> Action | None:
+    """The floor with experts or layers on the CPU: run where the preset says so, else for an operator who insists."""
+    case = _case(sit, run)
+    for rule in OFFLOAD:
+        if rule.kind != "change" or not rule.holds(case):
+            continue
+        for config in rule.values(case):
+            name = f"{SUBJECT}:{BY_NAME[rule.variable].value(config)}"
+            over = (
+                sit.oracle.weights_bytes(config, on_gpu=True)
+                > FLOOR_STOP_SHARE * sit.state.started.device.total_bytes
+            )
+            if over or sit.tried(name) is not None:
+                continue
+            launch = _launch(sit, config, name, case, rule)
+            if sit.plan.offload == "run":
+                return launch
+            return (
+                None
+                if sit.declined(name)
+                else Offer.of(launch, f"Leave out {rule.label}: it costs decode speed")
+            )
+    return None
+
+
+def _launch(sit: Situation, config: RunConfig, name: str, case: Case, rule: Rule) -> Launch:
+    return sit.launch(
+        1,
+        "floor",
+        name,
+        config,
+        ProbePlan(speed=min(SPEED_DEPTH, config.n_ctx // 2)),
+        title=f"The floor with {rule.label} {rule.direction}",
+        why=rule.text(case),
+        variable=rule.variable,
+        speed=rule.speed,
+        risk=rule.risk,
+        not_this=will_not_help(case),
+        against=case.run,
+        rule=rule.id,
+        source=rule.source,
+    )
 
 
 def _propose(sit: Situation) -> Action:
-    plan = sit.plan
-    config = sit.base(n_ctx=plan.floor_context, type_k="f16", type_v="f16", flash_attn="auto", n_parallel=1)
+    plan, (type_k, type_v) = sit.plan, sit.full_precision
+    config = sit.base(n_ctx=plan.floor_context, type_k=type_k, type_v=type_v, flash_attn="auto", n_parallel=1)
     depth = min(SPEED_DEPTH, plan.floor_context // 2)
     return sit.launch(
         1,
@@ -48,7 +120,7 @@ def _propose(sit: Situation) -> Action:
         SUBJECT,
         config,
         ProbePlan(speed=depth),
-        title=f"Measure the floor: {plan.floor_context:,} tokens of f16 KV, one sequence",
+        title=f"Measure the floor: {plan.floor_context:,} tokens of {type_k} KV, one sequence",
         why="weights and runtime come off every later budget; flash attention is left to the engine's own probe, "
         "the only proof that the device has it",
     )

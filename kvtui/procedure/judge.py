@@ -8,8 +8,10 @@ from kvtui.core.errors import EngineGone, KvtuiError, RequestError, StartError
 from kvtui.core.findings import Evidence, Finding
 from kvtui.core.units import MIB, mib, signed_size
 from kvtui.logs.facts import EngineFacts, FailureFacts
+from kvtui.procedure.actual import VOIDING
 from kvtui.procedure.checks import setting_checks
-from kvtui.procedure.compare import hidden_moves
+from kvtui.procedure.compare import hidden_moves, voided
+from kvtui.procedure.memory_findings import memory_findings
 from kvtui.procedure.stability import recall_reference
 from kvtui.session.records import FailureKind, RunOutcome, SettingCheck
 from kvtui.session.state import RunRecord, SessionState
@@ -31,14 +33,17 @@ def judge(state: SessionState, run: RunRecord, error: KvtuiError | None) -> Judg
     """`run` holds everything but its outcome; `error` is what ended it early."""
     if error is not None:
         failure = failure_kind(run.facts, error)
-        return Judgement("failed", _reason(run.facts, error, failure), failure, _from_log(run.facts))
+        seen = (*_from_log(run.facts), *memory_findings(run, state.started.host))
+        return Judgement("failed", _reason(run.facts, error, failure), failure, seen)
     checks = setting_checks(run)
     findings = (
         *_from_log(run.facts),
         *_differences(run, checks),
         *_second_variables(state, run),
+        *_void(state, run),
         *_recall(state, run),
         *_forecast(run),
+        *memory_findings(run, state.started.host),
     )
     unproven = [c for c in checks if c.setting in _TYPES and c.state == "unproven"]
     if unproven:
@@ -123,19 +128,40 @@ def _differences(run: RunRecord, checks: tuple[SettingCheck, ...]) -> list[Findi
 
 
 def _second_variables(state: SessionState, run: RunRecord) -> list[Finding]:
-    moves = hidden_moves(state, run)
-    if not moves or run.change is None:
+    """Everything that moved besides the one variable. What follows from it (cells of a window) is said, no more."""
+    if run.change is None:
+        return []
+    moves = [m for m in hidden_moves(state, run) if m.variable not in VOIDING]
+    pinned = [m for m in moves if m.variable != "SWA cells"]
+    if not moves:
         return []
     evidence = tuple(Evidence(None, f"{m.variable}: {m.before} before, {m.after} now") for m in moves)
     names = ", ".join(m.variable for m in moves)
     return [
         Finding(
             id="second-variable",
-            severity="warning",
+            severity="warning" if pinned else "info",
             title=f"More than {run.change.variable} moved: {names}",
             why=f"a comparison with run {run.change.against_run} cannot tell which of them did what",
-            next=f"pin {moves[0].variable} to {moves[0].before} and repeat",
+            next=f"pin {pinned[0].variable} to {pinned[0].before} and repeat" if pinned else "",
             evidence=evidence,
+        )
+    ]
+
+
+def _void(state: SessionState, run: RunRecord) -> list[Finding]:
+    """Another engine or driver than in the run that this one is compared with."""
+    moves = voided(state, run)
+    if not moves or run.change is None:
+        return []
+    return [
+        Finding(
+            id="comparison-void",
+            severity="warning",
+            title=f"Not comparable with run {run.change.against_run}: {moves[0].variable} changed",
+            why="the same options do other things in another build or driver, so no difference says what caused it",
+            next=f"repeat run {run.change.against_run} as it was, then this one",
+            evidence=tuple(Evidence(None, f"{m.variable}: {m.before} before, {m.after} now") for m in moves),
         )
     ]
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
-from kvtui.core.units import rate, size, tokens
-from kvtui.procedure import baseline, floor, quantized, stages, transients
+from kvtui.core.units import rate, signed_size, size, tokens
+from kvtui.procedure import stages
+from kvtui.procedure.choice import last_ended
+from kvtui.procedure.proposals import propose, repeat
+from kvtui.procedure.rules import first
+from kvtui.procedure.rules.limits import REPEAT
+from kvtui.procedure.rules.rule import Case, cause_of
 from kvtui.procedure.situation import Action, Close, Finish, Situation
-from kvtui.procedure.stability import free_at_peak, recall_reference
+from kvtui.procedure.stability import free_at_peak, growth_per_request, recall_reference
 from kvtui.session.records import Verdict, VerdictOutcome
 from kvtui.session.state import RunRecord
-
-_STEPS: dict[int, Callable[[Situation], Action]] = {
-    1: floor.next_action,
-    2: baseline.next_action,
-    3: quantized.next_action,
-    4: stages.next_action,
-    5: transients.next_action,
-}
 
 
 def next_action(sit: Situation) -> Action:
@@ -30,7 +27,29 @@ def next_action(sit: Situation) -> Action:
     hopeless = _hopeless(sit)
     if hopeless is not None and step.number > 1:
         return Close(step.number, "skipped", hopeless)
-    return _STEPS[step.number](sit)
+    return _same_again(sit) or propose(sit, step.number)
+
+
+def _same_again(sit: Situation) -> Action | None:
+    """A run that crashed without a word about memory, once more; not a third time, and not when it was skipped."""
+    run = last_ended(sit)
+    if run is None or run.outcome != "failed" or sit.skipped(run.subject) is not None:
+        return None
+    crashed = [r for r in sit.state.runs if r.subject == run.subject and r.outcome is not None]
+    case = Case(sit, run, run.config, cause_of(run.failure), run.config.n_ctx)
+    rule = first(REPEAT, case)
+    if rule is None or len(crashed) > 1:
+        return None
+    launch = repeat(sit, run)
+    advice = replace(
+        launch.advice,
+        title=f"The same again: {run.reason}",
+        why=rule.text(case),
+        risk=rule.risk,
+        rule=rule.id,
+        source=rule.source,
+    )
+    return replace(launch, advice=advice)
 
 
 def _hopeless(sit: Situation) -> str | None:
@@ -58,7 +77,7 @@ def warnings_of(sit: Situation) -> int:
 def verdict(sit: Situation, *, stopped: bool = False) -> Verdict:
     """The answer of the session: which configuration holds, proven by which run."""
     best = best_run(sit)
-    missing = _not_measured(sit)
+    missing = _not_measured(sit, best)
     if best is None:
         why = next((s.summary for s in sit.state.steps if s.outcome == "failed"), "no run was finished")
         return Verdict("failed", "No configuration holds", why, not_measured=missing)
@@ -94,6 +113,11 @@ def _why(sit: Situation, best: RunRecord, *, stopped: bool) -> str:
     free = free_at_peak(sit.state, best)
     if free is not None and sit.on_gpu:
         parts.append(f"leaves {size(free)} free at the peak")
+    proof = proven_stable(sit, best)
+    if proof is not None:
+        growth = growth_per_request(proof)
+        slope = "" if growth is None else f", memory {signed_size(growth)} a request"
+        parts.append(f"was filled to 95 % {proof.stability[-1].asked} times{slope}")
     if best.recalls:
         recall = best.recalls[-1]
         reference = recall_reference(sit.state)
@@ -108,8 +132,18 @@ def _why(sit: Situation, best: RunRecord, *, stopped: bool) -> str:
     return "; ".join(parts)
 
 
-def _not_measured(sit: Situation) -> tuple[str, ...]:
+def proven_stable(sit: Situation, run: RunRecord) -> RunRecord | None:
+    """The run that filled the configuration of `run` again and again, and held."""
+    runs = (r for r in reversed(sit.state.runs) if r.config == run.config and r.stability)
+    return next((r for r in runs if sit.stable(r).ok), None)
+
+
+def _not_measured(sit: Situation, best: RunRecord | None) -> tuple[str, ...]:
     missing = []
+    if best is not None and proven_stable(sit, best) is None:
+        missing.append(
+            "stability: the configuration was not filled again and again, so memory may still grow"
+        )
     if not sit.on_gpu:
         missing.append("GPU memory: there is no GPU here, host memory of the engine's process stands in")
     missing += [f"step {s.number}: {s.summary}" for s in sit.state.steps if s.outcome == "skipped"]

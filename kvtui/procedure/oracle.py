@@ -10,8 +10,9 @@ from kvtui.model.geometry import Geometry, geometry
 from kvtui.model.header import Header, read_header
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import place
+from kvtui.procedure.forecast import runtime_overhead
 from kvtui.session.records import Forecast
-from kvtui.session.state import RunRecord, SessionState
+from kvtui.session.state import SessionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,12 @@ class Oracle:
 
     def forecast(self, state: SessionState, config: RunConfig) -> Forecast:
         """The memory of a run with `config`. The total needs one earlier run that measured what is neither
-        weights nor KV (runtime, compute buffers): the latest with the same micro-batch serves."""
+        weights nor KV (runtime, compute buffers), see kvtui.procedure.forecast."""
         expected = self.context(config)
         weights = self.weights_bytes(config, on_gpu=state.started.device.kind != "host")
         kv = expected.kv_bytes
         overhead = runtime_overhead(state, config)
-        total = None if kv is None or overhead is None else weights + kv + overhead
+        total = None if kv is None or overhead is None else weights + self._kv_share(config, kv) + overhead
         return Forecast(
             kv_bytes=kv,
             conventional_kv_bytes=expected.conventional_kv_bytes,
@@ -52,6 +53,13 @@ class Oracle:
             total_bytes=total,
             exactness=self.geometry.exactness,
         )
+
+    def _kv_share(self, config: RunConfig, kv_bytes: int) -> int:
+        """The part of the KV that is where the layers on the GPU are; all of it without layers elsewhere."""
+        layers, wanted = self.header.n_layer or 0, config.n_gpu_layers
+        if not layers or wanted is None or not 0 < wanted <= layers:
+            return kv_bytes
+        return kv_bytes * (wanted - 1) // layers
 
 
 def request_of(config: RunConfig) -> ContextRequest:
@@ -67,25 +75,3 @@ def request_of(config: RunConfig) -> ContextRequest:
         type_v=config.type_v,
         flash_attn=config.flash_attn,
     )
-
-
-def runtime_overhead(state: SessionState, config: RunConfig) -> int | None:
-    """Bytes that a run held beyond weights and KV (runtime, compute, graphs), measured; None before any run."""
-    for run in reversed(state.runs):
-        same = run.config.n_ubatch == config.n_ubatch and run.config.n_gpu_layers == config.n_gpu_layers
-        measured = measured_overhead(state, run) if same and run.outcome == "ok" else None
-        if measured is not None:
-            return measured
-    return None
-
-
-def measured_overhead(state: SessionState, run: RunRecord) -> int | None:
-    """What `run` held at its highest beyond weights and KV, in bytes."""
-    from kvtui.procedure.memory import log_bytes
-
-    weights, kv, _ = log_bytes(run.facts, state.started.device)
-    highest = run.memory.highest if run.memory else None
-    if weights is None or kv is None or highest is None or highest.engine_bytes is None:
-        return None
-    # Mapped weights that were never touched are not resident, so the rest can come out below zero.
-    return max(0, highest.engine_bytes - weights - kv)

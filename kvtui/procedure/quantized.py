@@ -5,7 +5,11 @@ from __future__ import annotations
 from kvtui.core.units import signed_size
 from kvtui.procedure.baseline import task_probes
 from kvtui.procedure.compare import baseline_of, quality
+from kvtui.procedure.rules import BY_ID
+from kvtui.procedure.rules.rule import Case, Cause
+from kvtui.procedure.rules.types import KEYS_BACK
 from kvtui.procedure.situation import Action, Close, Situation
+from kvtui.session.records import Recommendation
 from kvtui.session.state import RunRecord
 
 
@@ -15,9 +19,19 @@ def subject(pair: str) -> str:
 
 
 def wanted_types(sit: Situation) -> tuple[str, str]:
-    """The pair to try: values stay f16 where flash attention is off, since quantized values need it."""
-    kind = sit.plan.kv_type
-    return (kind, "f16") if flash_attention_off(sit) else (kind, kind)
+    """The pair to try first: the preset's, or the engine's first below full precision where it does not have that.
+
+    Values stay as they are where flash attention is off, since quantized values need it.
+    """
+    ladder = sit.engine.traits.kv_ladder
+    asked = (sit.plan.kv_type, sit.plan.kv_type)
+    pair = asked if asked in ladder or len(ladder) < 2 or not _names(ladder, asked[0]) else ladder[1]
+    return (pair[0], sit.full_precision[1]) if flash_attention_off(sit) else pair
+
+
+def _names(ladder: tuple[tuple[str, str], ...], kind: str) -> bool:
+    """True when none of the ladder's pairs speaks the preset's language of types."""
+    return not any(kind in pair for pair in ladder)
 
 
 def flash_attention_off(sit: Situation) -> bool:
@@ -29,40 +43,73 @@ def flash_attention_off(sit: Situation) -> bool:
 
 
 def next_action(sit: Situation) -> Action:
-    """Run it once; the gate is proof of the types and no task lost."""
-    pair = "/".join(wanted_types(sit))
-    name = subject(pair)
-    run = sit.tried(name)
-    skipped = sit.skipped(name)
-    if run is None and skipped is not None:
-        return Close(3, "skipped", f"skipped by the operator: {skipped}")
-    if run is None:
-        return _propose(sit, name)
+    """The wanted pair, then pairs with better keys while low-bit keys lose; the gate is proof and no task lost."""
+    pair, after = wanted_types(sit), None
+    while True:
+        name = subject("/".join(pair))
+        run = sit.tried(name)
+        skipped = sit.skipped(name)
+        if run is None and skipped is not None:
+            return Close(3, "skipped", f"skipped by the operator: {skipped}")
+        if run is None:
+            return _propose(sit, pair, after)
+        problem = _problem(sit, run)
+        if problem is None:
+            return Close(3, "passed", summary(sit, run), _too_short(sit, run))
+        better = _better_keys(sit, run)
+        if better is None:
+            full = "/".join(sit.full_precision)
+            return Close(3, "failed", f"{problem}; later steps keep {full} KV")
+        pair, after = better, run
+
+
+def _problem(sit: Situation, run: RunRecord) -> str | None:
+    """Why the pair of `run` is not used by later steps."""
     if run.outcome != "ok":
-        return Close(3, "failed", f"{run.reason}; later steps keep f16 KV")
+        return run.reason
     found = quality(sit.state, run)
     if found is not None and found.regressed:
-        return Close(3, "failed", f"{pair} loses {', '.join(found.regressed)}; later steps keep f16 KV")
+        return f"{run.config.kv_types} loses {', '.join(found.regressed)}"
     holds = sit.stable(run)
-    if holds.trouble == "recall":
-        return Close(3, "failed", f"{pair}: {holds.why}; later steps keep f16 KV")
-    return Close(3, "passed", summary(sit, run))
+    return f"{run.config.kv_types}: {holds.why}" if holds.trouble in ("recall", "kernel") else None
+
+
+def _case(sit: Situation, run: RunRecord) -> Case:
+    lost = sit.stable(run).trouble
+    cause: Cause = "recall" if lost == "recall" else "quality" if lost == "quality" else "other"
+    return Case(sit, run, run.config, cause, run.config.n_ctx)
+
+
+def _better_keys(sit: Situation, run: RunRecord) -> tuple[str, str] | None:
+    case = _case(sit, run)
+    if run.outcome != "ok" or not KEYS_BACK.holds(case):
+        return None
+    config = next(KEYS_BACK.values(case))
+    return config.type_k, config.type_v
+
+
+def _too_short(sit: Situation, run: RunRecord) -> Recommendation | None:
+    """Says so where no gain can be visible at this context."""
+    rule, case = BY_ID["context-too-short-to-show"], _case(sit, run)
+    if not rule.holds(case):
+        return None
+    title = f"{run.config.kv_types} shows no gain at {run.config.n_ctx:,} tokens"
+    return Recommendation("will-not-help", title, rule.text(case), rule=rule.id, source=rule.source)
 
 
 def accepted_types(sit: Situation) -> tuple[str, str]:
     """The pair that later steps use: step 3's when it passed, else full precision."""
-    step = sit.state.steps[2]
-    if step.outcome == "passed":
-        run = sit.tried(subject("/".join(wanted_types(sit))))
-        if run is not None:
-            return run.config.type_k, run.config.type_v
-    return "f16", "f16"
+    runs = sit.runs("quantized")
+    if sit.state.steps[2].outcome == "passed" and runs:
+        return runs[-1].config.type_k, runs[-1].config.type_v
+    return sit.full_precision
 
 
-def _propose(sit: Situation, name: str) -> Action:
+def _propose(sit: Situation, pair: tuple[str, str], after: RunRecord | None) -> Action:
+    """`after` is the run whose low-bit keys lost, None for the first pair."""
     base = baseline_of(sit.state)
     context = base.config.n_ctx if base else sit.plan.baseline_context
-    type_k, type_v = wanted_types(sit)
+    type_k, type_v = pair
     off = flash_attention_off(sit)
     config = sit.base(
         n_ctx=context, type_k=type_k, type_v=type_v, flash_attn="off" if off else "on", n_parallel=1
@@ -74,10 +121,12 @@ def _propose(sit: Situation, name: str) -> Action:
     if off:
         why = "this device has no flash attention for this model, which quantized values need: only keys are quantized"
         not_this = (f"{sit.plan.kv_type} values: the engine would refuse them without flash attention",)
+    if after is not None:
+        why = KEYS_BACK.why
     return sit.launch(
         3,
         "quantized",
-        name,
+        subject("/".join(pair)),
         config,
         task_probes(sit, context),
         title=f"Quantize KV: {type_k}/{type_v}, nothing else",
@@ -86,6 +135,8 @@ def _propose(sit: Situation, name: str) -> Action:
         risk="outputs may differ in wording; verdicts are compared with the baseline",
         not_this=not_this,
         against=base,
+        rule=KEYS_BACK.id if after is not None else "",
+        source=KEYS_BACK.source if after is not None else "",
     )
 
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 from kvtui.core.config import RunConfig
 from kvtui.core.shell import command_line
-from kvtui.core.units import MIB, signed_size
+from kvtui.core.units import signed_size
 from kvtui.engines.base import Engine
+from kvtui.procedure.forecast import transient_bytes
 from kvtui.procedure.oracle import Oracle
 from kvtui.procedure.preset import Preset
 from kvtui.procedure.stability import Stability, stability
 from kvtui.procedure.steps import Purpose
-from kvtui.procedure.variables import BY_NAME, Variable, changed
+from kvtui.procedure.variables import BY_NAME, VARIABLES, Variable, changed
 from kvtui.session.codec import from_builtins
 from kvtui.session.records import Change, Recommendation, StepOutcome, Verdict
 from kvtui.session.state import RunRecord, SessionState
@@ -50,10 +51,23 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Leave a context stage out, and say why."""
+    """Leave a context stage out, and say why. `offer` is the launch for an operator who insists; None: not asked."""
 
     context: int
     reason: str
+    offer: Launch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Something that is named and not advised: `launch` is run only when the operator insists. Its advice says so."""
+
+    launch: Launch
+
+    @classmethod
+    def of(cls, launch: Launch, title: str) -> Offer:
+        """`launch` as something that is left out unless the operator insists."""
+        return cls(replace(launch, advice=replace(launch.advice, kind="skip", title=title)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +87,7 @@ class Finish:
     verdict: Verdict
 
 
-Action = Launch | Skip | Close | Finish
+Action = Launch | Skip | Offer | Close | Finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +110,31 @@ class Situation:
         """True when a GPU's memory is measured, False when host memory stands in."""
         return self.state.started.device.kind != "host"
 
+    @property
+    def full_precision(self) -> tuple[str, str]:
+        """The engine's names of unquantized K and V."""
+        return self.engine.traits.kv_ladder[0]
+
     def base(self, **wanted: object) -> RunConfig:
         """The session's base configuration with `wanted` fields, after the operator's own changes that held.
 
-        An operator's change does not override a field that the step itself decides.
+        An operator's change does not override a field that the step itself decides, and no step decides a field that
+        means nothing to the engine.
         """
+        names = self.engine.traits.variables
+        foreign = {f for v in VARIABLES if names and v.name not in names for f in v.fields}
+        wanted = {f: value for f, value in wanted.items() if f not in foreign}
         config = self.state.started.base
         for run in self.state.runs:
-            variable = BY_NAME.get(self._operators_variable(run)) if run.counts else None
+            variable = BY_NAME.get(self._kept_variable(run)) if run.counts else None
             if variable is not None:
                 config = replace(config, **{f: getattr(run.config, f) for f in variable.fields})
         return replace(config, **wanted)  # type: ignore[arg-type]
 
-    def _operators_variable(self, run: RunRecord) -> str:
-        """The variable that the operator set in `run`, empty when it ran as advised."""
+    def _kept_variable(self, run: RunRecord) -> str:
+        """The variable that stays as `run` had it: the operator's own, or what made the floor fit; else empty."""
+        if run.purpose == "floor" and run.change is not None:
+            return run.change.variable
         if run.purpose == "operator" and run.change is not None:
             return run.change.variable
         for decision in reversed(self.state.decided):
@@ -135,6 +160,11 @@ class Situation:
                 return decision.reason or "no reason given"
         return None
 
+    def declined(self, subject: str) -> bool:
+        """True when `subject` was offered and left alone."""
+        answers = [d.choice for d in self.state.decided if d.subject == subject]
+        return bool(answers) and answers[-1] in ("accept", "skip")
+
     @property
     def last_good(self) -> RunRecord | None:
         """The latest run that counts: the one the next is compared with."""
@@ -150,12 +180,20 @@ class Situation:
         command = self.engine.command(config, SHOWN_PORT)
         return command_line(command.argv, command.env)
 
-    def kv_effect(self, config: RunConfig, reference: RunRecord | None) -> int | None:
-        """Change in KV bytes against `reference`, from the model file; None where it cannot be told."""
+    def memory_effect(self, config: RunConfig, reference: RunRecord | None) -> tuple[tuple[str, int], ...]:
+        """Change of the engine's memory in bytes against `reference`, part by part; parts that stay or cannot be told
+        are left out, except KV, whose change is said even where it is nothing."""
         if reference is None:
-            return None
+            return ()
         before, after = self.oracle.context(reference.config).kv_bytes, self.oracle.context(config).kv_bytes
-        return None if before is None or after is None else after - before
+        kv = None if before is None or after is None else after - before
+        weights = sum(
+            sign * self.oracle.weights_bytes(c, on_gpu=self.on_gpu)
+            for sign, c in ((1, config), (-1, reference.config))
+        )
+        compute = compute_effect(self.state, config, reference)
+        parts = (("KV", kv), ("weights", weights or None), ("compute buffer about", compute))
+        return tuple((what, n_bytes) for what, n_bytes in parts if n_bytes is not None)
 
     def launch(
         self,
@@ -169,11 +207,15 @@ class Situation:
         why: str,
         variable: str | None = None,
         risk: str = "none",
+        speed: str = "",
         not_this: tuple[str, ...] = (),
         against: RunRecord | None = None,
+        rule: str = "",
+        source: str = "",
     ) -> Launch:
         """A launch with its recommendation and the one variable it changes against `against` (default: the last
         good run). `variable` names it where the configurations differ in more than they do in fact."""
+        config = self.engine.traits.tied(config)
         reference = against or self.last_good
         change = None
         moving = self._moving(reference, config, variable)
@@ -185,10 +227,8 @@ class Situation:
                 after=moving.value(config),
                 against_run=reference.number,
             )
-        effect, compute = self.kv_effect(config, reference), compute_effect(config, reference)
-        told = [f"KV {signed_size(effect)}"] if effect is not None else []
-        if compute is not None:
-            told.append(f"compute buffer about {signed_size(compute)}")
+        parts = self.memory_effect(config, reference)
+        told = [f"{what} {signed_size(n_bytes)}" for what, n_bytes in parts]
         advice = Recommendation(
             kind="run",
             title=title,
@@ -197,12 +237,16 @@ class Situation:
             option=moving.option if moving and change else "",
             before=change.before if change else "",
             after=change.after if change else "",
-            effect=", ".join(told),
-            effect_bytes=None if effect is None else effect + (compute or 0),
+            effect="; ".join(t for t in (", ".join(told), speed) if t),
+            effect_bytes=sum(n for _, n in parts) if parts else None,
             risk=risk,
             command=self.command(config),
             config=config,
             not_this=not_this,
+            rule=rule,
+            source=source,
+            variables=self.engine.traits.variables,
+            kv_pairs=tuple("/".join(pair) for pair in self.engine.traits.kv_ladder),
         )
         about = variable or (change.variable if change else "")
         return Launch(step, purpose, subject, config, probes, advice, change, about)
@@ -218,10 +262,10 @@ class Situation:
         return moving[0] if moving else None
 
 
-def compute_effect(config: RunConfig, reference: RunRecord | None) -> int | None:
-    """Change of the compute buffers in bytes where the micro-batch moves: in proportion to it, from those that the
-    log of `reference` proves. None where it stays or nothing is proven."""
-    if reference is None or config.n_ubatch == reference.config.n_ubatch or reference.facts.main is None:
+def compute_effect(state: SessionState, config: RunConfig, reference: RunRecord) -> int | None:
+    """Change of the transient memory in bytes where the micro-batch moves: in proportion to it, from what `reference`
+    proves. None where it stays or nothing is proven."""
+    if config.n_ubatch == reference.config.n_ubatch:
         return None
-    proven = sum(b.mib for b in reference.facts.main.compute_buffers)
-    return round(proven * (config.n_ubatch / reference.config.n_ubatch - 1) * MIB) if proven else None
+    proven = transient_bytes(state, reference)
+    return round(proven * (config.n_ubatch / reference.config.n_ubatch - 1)) if proven else None

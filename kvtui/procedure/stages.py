@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kvtui.core.config import RunConfig
 from kvtui.core.units import GIB, rate, size, tokens
 from kvtui.procedure.quantized import accepted_types, flash_attention_off
-from kvtui.procedure.situation import Action, Close, ProbePlan, Situation, Skip
+from kvtui.procedure.situation import Action, Close, Launch, ProbePlan, Situation, Skip
+from kvtui.procedure.speeds import is_slow
+from kvtui.procedure.variables import bits_of
 from kvtui.session.state import RunRecord
 
 
@@ -52,15 +56,26 @@ def next_action(sit: Situation) -> Action:
         if context in left_out:
             continue
         config = stage_config(sit, context)
-        reason = sit.skipped(subject(context))
-        reason = f"skipped by the operator: {reason}" if reason is not None else why_not(sit, config)
-        if reason is not None:
-            return Skip(context, reason)
-        return _propose(sit, config)
+        given = sit.skipped(subject(context))
+        if given is not None:
+            return Skip(context, f"skipped by the operator: {given}")
+        reason = why_not(sit, config)
+        if reason is None:
+            return _propose(sit, config)
+        # Larger stages miss by more: who did not insist on the first is not asked again.
+        return Skip(context, reason, None if left_out else _insisting(_propose(sit, config), reason))
     best = highest_stable(sit)
     if best is None:
         return Close(4, "failed", first_trouble_text(sit) or "no stage could be run")
     return Close(4, "passed", _summary(sit, best))
+
+
+def _insisting(launch: Launch, reason: str) -> Launch:
+    """The launch of a stage that is advised against, with the advice to leave it out."""
+    advice = replace(
+        launch.advice, kind="skip", title=f"Leave out {tokens(launch.config.n_ctx)} of context", why=reason
+    )
+    return replace(launch, advice=advice)
 
 
 def why_not(sit: Situation, config: RunConfig) -> str | None:
@@ -98,7 +113,7 @@ def usable_bytes(sit: Situation) -> int:
     return device.total_bytes - reserve - round(sit.plan.margin_gib * GIB)
 
 
-def _propose(sit: Situation, config: RunConfig) -> Action:
+def _propose(sit: Situation, config: RunConfig) -> Launch:
     context = config.n_ctx
     return sit.launch(
         4,
@@ -115,14 +130,30 @@ def _propose(sit: Situation, config: RunConfig) -> Action:
 
 def climbed(sit: Situation) -> tuple[RunRecord, ...]:
     """Every run that tried a context of its own: stages, and what step 5 did to the one that failed."""
-    purposes = ("stage", "transient", "concurrency", "operator")
+    purposes = ("stage", "transient", "concurrency", "stability", "operator")
     return tuple(r for r in sit.state.runs if r.purpose in purposes and r.outcome in ("ok", "failed", "void"))
 
 
+def preference(sit: Situation, run: RunRecord) -> tuple[float, ...]:
+    """Which of two runs that hold is the better answer: more context, more simultaneous requests, all of it on the
+    GPU, no slow pair of types, then better types (8 bits and more count alike: their verdicts are the same), then
+    the earlier one, which has fewer changes."""
+    config = run.config
+    bits = sum(min(bits_of(t), bits_of("q8_0")) for t in (config.type_k, config.type_v))
+    whole = config.n_gpu_layers == sit.state.started.base.n_gpu_layers and not config.n_cpu_moe
+    return (config.n_ctx, config.n_parallel, whole, not is_slow(sit.state, run), bits, -run.number)
+
+
+def holds(sit: Situation, run: RunRecord) -> bool:
+    """True when `run` holds and nothing showed later that its configuration does not hold when it is filled again."""
+    refuted = any(r.config == run.config and not sit.stable(r).ok for r in sit.runs("stability"))
+    return not refuted and sit.stable(run).ok
+
+
 def highest_stable(sit: Situation) -> RunRecord | None:
-    """The run with the largest context that holds; among equals the one with the fewest changes."""
-    stable = [r for r in climbed(sit) if r.outcome == "ok" and sit.stable(r).ok]
-    return max(stable, key=lambda r: (r.config.n_ctx, -r.number), default=None)
+    """The run that holds with the largest context; see `preference` for equals."""
+    stable = [r for r in climbed(sit) if holds(sit, r)]
+    return max(stable, key=lambda r: preference(sit, r), default=None)
 
 
 def first_trouble(sit: Situation) -> RunRecord | None:

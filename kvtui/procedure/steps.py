@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Purpose = Literal["floor", "baseline", "quantized", "stage", "transient", "concurrency", "operator"]
+Purpose = Literal[
+    "floor", "baseline", "quantized", "stage", "transient", "concurrency", "stability", "operator"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ PURPOSES: dict[Purpose, str] = {
     "stage": "context stage",
     "transient": "transient",
     "concurrency": "concurrency",
+    "stability": "stability",
     "operator": "the operator's own change",
 }
 

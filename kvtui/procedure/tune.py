@@ -8,12 +8,12 @@ from dataclasses import replace
 from threading import Event as Flag
 
 from kvtui.engines.base import Engine
-from kvtui.procedure.choice import changed_launch
+from kvtui.procedure.choice import chosen
 from kvtui.procedure.execute import Execution
 from kvtui.procedure.live import Decider, Observer
 from kvtui.procedure.next_action import next_action
 from kvtui.procedure.oracle import Oracle
-from kvtui.procedure.situation import Close, Finish, Launch, Situation, Skip
+from kvtui.procedure.situation import Close, Finish, Launch, Offer, Situation, Skip
 from kvtui.session import events as ev
 from kvtui.session.records import Recommendation, Verdict
 from kvtui.session.state import SessionState
@@ -63,8 +63,11 @@ class Tuning:
                 if advice is not None:
                     tell(ev.Recommended(now(), number, _last_run(self.store.state), advice))
                 tell(ev.StepFinished(now(), number, outcome, summary))
-            case Skip(context, reason):
-                tell(ev.StageSkipped(now(), context, reason))
+            case Skip(context, reason, offer):
+                if offer is None or not self._launch(sit, offer, observer, decider, cancel, tell):
+                    tell(ev.StageSkipped(now(), context, reason))
+            case Offer(launch):
+                self._launch(sit, launch, observer, decider, cancel, tell)
             case Launch():
                 self._launch(sit, action, observer, decider, cancel, tell)
 
@@ -76,23 +79,27 @@ class Tuning:
         decider: Decider,
         cancel: Flag,
         tell: Callable[[ev.Event], None],
-    ) -> None:
+    ) -> bool:
+        """Have the launch decided and do it; True when something else than leaving it out was decided."""
         last = _last_run(self.store.state)
         tell(ev.Recommended(now(), launch.step, last, launch.advice))
         decision = replace(decider.decide(launch.advice, self.store.state), at=now(), subject=launch.subject)
-        if decision.choice == "change":
-            launch = changed_launch(sit, launch, decision.variable, decision.value)
+        run = chosen(sit, launch, decision)
         tell(decision)
-        if decision.choice in ("accept", "change"):
-            Execution(
-                sit=replace(sit, state=self.store.state),
-                store=self.store,
-                engine=self.engine,
-                observer=observer,
-                cancel=cancel,
-                launch=launch,
-                number=(last or 0) + 1,
-            ).execute()
+        if run is None:
+            return decision.choice == "stop"
+        if self.store.state.steps[run.step - 1].outcome is not None:
+            tell(ev.StepStarted(now(), run.step))
+        Execution(
+            sit=replace(sit, state=self.store.state),
+            store=self.store,
+            engine=self.engine,
+            observer=observer,
+            cancel=cancel,
+            launch=run,
+            number=(last or 0) + 1,
+        ).execute()
+        return True
 
 
 def stop_here(verdict: Verdict) -> Recommendation:

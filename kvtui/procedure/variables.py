@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,25 @@ from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError
 from kvtui.core.text import clean
 
-_TYPES = ("f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+_OWNED: dict[str, str] = {
+    option: label
+    for label, options in {
+        "context": "-c --ctx-size --max-model-len",
+        "KV types": "-ctk -ctv --cache-type-k --cache-type-v --kv-cache-dtype",
+        "micro-batch": "-ub --ubatch-size",
+        "batch": "-b --batch-size --max-num-batched-tokens",
+        "parallel slots": "-np --parallel --max-num-seqs",
+        "unified KV": "-kvu --kv-unified -no-kvu --no-kv-unified",
+        "flash attention": "-fa --flash-attn",
+        "layers on GPU": "-ngl --gpu-layers --n-gpu-layers",
+        "experts on CPU": "-ncmoe --n-cpu-moe -cmoe --cpu-moe",
+        "full-size SWA cache": "--swa-full",
+    }.items()
+    for option in options.split()
+}
+"""Options that are a variable of their own, by their names in the engines, with its label."""
+_NEVER = frozenset(("-m", "--model", "--host", "--port", "--api-key", "--log-file"))
+"""Options by which kvtui reaches the engine and tells its sessions apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +43,7 @@ class Variable:
     help: str
     fields: tuple[str, ...]
     read: Callable[[RunConfig], str]
-    parse: Callable[[str], dict[str, Any]]
+    parse: Callable[[RunConfig, str], dict[str, Any]]
     suggest: Callable[[RunConfig], tuple[str, ...]]
 
     def value(self, config: RunConfig) -> str:
@@ -37,7 +56,7 @@ class Variable:
 
     def change(self, config: RunConfig, text: str) -> RunConfig:
         """`config` with this variable set from `text`. Raises InputError that says what is allowed."""
-        return replace(config, **self.parse(text.strip()))
+        return replace(config, **self.parse(config, text.strip()))
 
 
 def _count(name: str, field: str, low: int, high: int) -> Callable[[str], dict[str, Any]]:
@@ -73,6 +92,9 @@ def bits_of(cache_type: str) -> float:
     return {
         "f32": 32.0,
         "q8_0": 8.5,
+        "fp8": 8.0,
+        "fp8_e4m3": 8.0,
+        "fp8_e5m2": 8.0,
         "q5_1": 6.0,
         "q5_0": 5.5,
         "q4_1": 5.0,
@@ -101,6 +123,32 @@ def _gpu_layers(text: str) -> dict[str, Any]:
     return {"n_gpu_layers": 999} if text == "all" else _count("GPU layers", "n_gpu_layers", 0, 999)(text)
 
 
+def _option_words(text: str) -> tuple[str, ...]:
+    """The words of a free-form option. Raises InputError: unclosed quotes, no option, or one with a name of its own."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise InputError(f"engine option: {clean(text, 80)}: {str(error).lower()}") from None
+    if not words or not words[0].startswith("-") or any(clean(w, len(w) + 1) != w for w in words):
+        raise InputError(f"engine option: {clean(text, 80) or 'nothing'} does not begin with an option")
+    for word in words:
+        name = word.split("=", 1)[0]
+        if name in _OWNED:
+            raise InputError(f"engine option: {name} is a variable of its own", hint=f"change {_OWNED[name]}")
+        if name in _NEVER:
+            raise InputError(f"engine option: {name} stays as it is in a session", hint="start a new session")
+    return words
+
+
+def _appended(config: RunConfig, text: str) -> dict[str, Any]:
+    return {"extra": () if text.lower() == "none" else (*config.extra, *_option_words(text))}
+
+
+def _alone(parse: Callable[[str], dict[str, Any]]) -> Callable[[RunConfig, str], dict[str, Any]]:
+    """A value that does not depend on the configuration it is set in."""
+    return lambda config, text: parse(text)
+
+
 def _halves(n: int, low: int) -> tuple[str, ...]:
     steps = (n // 4, n // 2, n * 2)
     return tuple(str(s) for s in steps if s >= low)
@@ -114,7 +162,7 @@ VARIABLES: tuple[Variable, ...] = (
         "tokens of KV cache to allocate",
         ("n_ctx",),
         lambda c: str(c.n_ctx),
-        _count("context", "n_ctx", 256, 1 << 24),
+        _alone(_count("context", "n_ctx", 256, 1 << 24)),
         lambda c: _halves(c.n_ctx, 256),
     ),
     Variable(
@@ -124,7 +172,7 @@ VARIABLES: tuple[Variable, ...] = (
         "cache types of keys and values",
         ("type_k", "type_v"),
         lambda c: c.kv_types,
-        _kv_pair,
+        _alone(_kv_pair),
         lambda c: ("f16/f16", "q8_0/q8_0", "q8_0/q4_0", "q4_0/q4_0"),
     ),
     Variable(
@@ -134,7 +182,7 @@ VARIABLES: tuple[Variable, ...] = (
         "tokens of one prefill graph: sets the compute buffer",
         ("n_ubatch",),
         lambda c: str(c.n_ubatch),
-        _count("micro-batch", "n_ubatch", 16, 1 << 16),
+        _alone(_count("micro-batch", "n_ubatch", 16, 1 << 16)),
         lambda c: _halves(c.n_ubatch, 32),
     ),
     Variable(
@@ -144,7 +192,7 @@ VARIABLES: tuple[Variable, ...] = (
         "tokens of one logical batch",
         ("n_batch",),
         lambda c: str(c.n_batch),
-        _count("batch", "n_batch", 16, 1 << 16),
+        _alone(_count("batch", "n_batch", 16, 1 << 16)),
         lambda c: _halves(c.n_batch, 32),
     ),
     Variable(
@@ -154,7 +202,7 @@ VARIABLES: tuple[Variable, ...] = (
         "sequences served at the same time; they divide the context",
         ("n_parallel",),
         lambda c: str(c.n_parallel),
-        _count("parallel slots", "n_parallel", 1, 256),
+        _alone(_count("parallel slots", "n_parallel", 1, 256)),
         lambda c: ("1", "2", "4"),
     ),
     Variable(
@@ -164,7 +212,7 @@ VARIABLES: tuple[Variable, ...] = (
         "one pool for all slots instead of a share each",
         ("kv_unified",),
         lambda c: "on" if c.kv_unified else "off",
-        _switch("unified KV", "kv_unified"),
+        _alone(_switch("unified KV", "kv_unified")),
         lambda c: ("on", "off"),
     ),
     Variable(
@@ -174,7 +222,7 @@ VARIABLES: tuple[Variable, ...] = (
         "fused attention; quantized values need it",
         ("flash_attn",),
         lambda c: c.flash_attn,
-        _flag,
+        _alone(_flag),
         lambda c: ("on", "off", "auto"),
     ),
     Variable(
@@ -184,8 +232,18 @@ VARIABLES: tuple[Variable, ...] = (
         "layers whose weights and KV are on the GPU",
         ("n_gpu_layers",),
         lambda c: "all" if c.n_gpu_layers in (None, 999) else str(c.n_gpu_layers),
-        _gpu_layers,
+        _alone(_gpu_layers),
         lambda c: ("all", "0"),
+    ),
+    Variable(
+        "cpu-moe",
+        "--n-cpu-moe",
+        "experts on CPU",
+        "layers whose experts stay on the CPU",
+        ("n_cpu_moe",),
+        lambda c: str(c.n_cpu_moe or 0),
+        _alone(_count("experts on CPU", "n_cpu_moe", 0, 999)),
+        lambda c: ("0",),
     ),
     Variable(
         "swa-full",
@@ -194,8 +252,18 @@ VARIABLES: tuple[Variable, ...] = (
         "sliding-window layers keep the whole context",
         ("swa_full",),
         lambda c: "on" if c.swa_full else "off",
-        _switch("full-size SWA cache", "swa_full"),
+        _alone(_switch("full-size SWA cache", "swa_full")),
         lambda c: ("on", "off"),
+    ),
+    Variable(
+        "option",
+        "any option",
+        "engine option",
+        "any other option, typed as on a command line; `none` takes them back",
+        ("extra",),
+        lambda c: shlex.join(c.extra) or "none",
+        _appended,
+        lambda c: ("none",),
     ),
 )
 

@@ -108,7 +108,9 @@ class Recommendation:
     """What to do next. One variable, or none for `stop` and `will-not-help`.
 
     `effect_bytes` is the expected change of the engine's memory (negative: saved), None where it cannot be told.
-    `command` is the exact command line of the run it proposes, ready to paste.
+    `command` is the exact command line of the run it proposes, ready to paste. `rule` is the id of the rule that gave
+    it and `source` where its knowledge is public. `variables` are those that may be changed instead, by name (empty:
+    all), and `kv_pairs` the pairs of KV types that the engine can be asked for.
     """
 
     kind: Literal["run", "stop", "will-not-help", "skip"]
@@ -124,6 +126,10 @@ class Recommendation:
     command: str = ""
     config: RunConfig | None = None
     not_this: tuple[str, ...] = ()
+    rule: str = ""
+    source: str = ""
+    variables: tuple[str, ...] = ()
+    kv_pairs: tuple[str, ...] = ()
 
 
 VerdictOutcome = Literal["done", "findings", "failed", "stopped"]

@@ -48,6 +48,7 @@ class RunRecord:
     started_at: str
     change: Change | None = None
     missing: tuple[Missing, ...] = ()
+    follow: tuple[str, ...] = ()
     forecast: Forecast | None = None
     pid: int | None = None
     pid_started: float | None = None
@@ -173,7 +174,8 @@ def _(event: ev.SessionResumed, state: SessionState) -> SessionState:
 
 @apply.register
 def _(event: ev.StepStarted, state: SessionState) -> SessionState:
-    return _edit_step(state, event.step, started=True)
+    # A closed step begins again where a run of it is repeated.
+    return _edit_step(state, event.step, started=True, outcome=None, summary="")
 
 
 @apply.register
@@ -198,6 +200,7 @@ def _(event: ev.RunStarted, state: SessionState) -> SessionState:
         started_at=event.at,
         change=event.change,
         missing=event.missing,
+        follow=event.follow,
         forecast=event.forecast,
         seed=event.seed,
         temperature=event.temperature,

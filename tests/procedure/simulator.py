@@ -24,15 +24,17 @@ from kvtui.probes.results import (
     NeedleResult,
     RecallResult,
     SpeedResult,
+    StabilityRequest,
+    StabilityResult,
     TaskResult,
     Timing,
 )
-from kvtui.procedure.choice import changed_launch
+from kvtui.procedure.choice import chosen
 from kvtui.procedure.judge import judge
 from kvtui.procedure.next_action import next_action
 from kvtui.procedure.oracle import Oracle
 from kvtui.procedure.preset import Preset, load_preset
-from kvtui.procedure.situation import Close, Finish, Launch, Situation, Skip
+from kvtui.procedure.situation import Close, Finish, Launch, Offer, Situation, Skip
 from kvtui.session import events as ev
 from kvtui.session.codec import decode, encode, to_builtins
 from kvtui.session.records import EngineInfo, HostInfo, ModelInfo, Recommendation
@@ -66,6 +68,8 @@ class Card:
     fails_above_slots: int = 1 << 10
     n_ctx_train: int = 131072
     gpu: bool = True
+    leak_mib: float = 0.0
+    """What the engine grows by with every request that is repeated."""
     f16_fallback: bool = False
     """The engine silently allocates f16 whatever was asked."""
     n_layer: int = 32
@@ -160,8 +164,15 @@ class Play:
                 if advice is not None:
                     self.advice.append(advice)
                 return self._tell(state, ev.StepFinished(AT, number, outcome, summary))
-            case Skip(context, reason):
+            case Skip(context, reason, offer):
+                before = len(self.launches)
+                if offer is not None:
+                    state = self._launch(state, sit, offer)
+                if len(self.launches) > before:
+                    return state
                 return self._tell(state, ev.StageSkipped(AT, context, reason))
+            case Offer(launch):
+                return self._launch(state, sit, launch)
             case Launch():
                 return self._launch(state, sit, action)
 
@@ -175,13 +186,15 @@ class Play:
         decision = ev.Decided(AT, launch.step, "accept", "unattended")
         if self.choose is not None:
             decision = self.choose(launch.advice, state)
-        state = self._tell(state, replace(decision, subject=launch.subject))
-        if decision.choice == "change":
-            launch = changed_launch(sit, launch, decision.variable, decision.value)
-        if decision.choice in ("skip", "stop"):
+        decision = replace(decision, subject=launch.subject)
+        run = chosen(sit, launch, decision)
+        state = self._tell(state, decision)
+        if run is None:
             return state
-        self.launches.append(launch)
-        return self._play(state, sit, launch)
+        if state.steps[run.step - 1].outcome is not None:
+            state = self._tell(state, ev.StepStarted(AT, run.step))
+        self.launches.append(run)
+        return self._play(state, sit, run)
 
     def _play(self, state: SessionState, sit: Situation, launch: Launch) -> SessionState:
         number = len(state.runs) + 1
@@ -305,6 +318,8 @@ class Outcome:
         if plan.deep is not None:
             events.append(ev.SpeedMeasured(AT, number, self._speed(plan.deep)))
             events.append(ev.RecallMeasured(AT, number, self._recall(plan.deep)))
+        if plan.stability:
+            events.append(ev.StabilityMeasured(AT, number, self._stability(plan.stability)))
         if plan.concurrency:
             failed = max(0, plan.concurrency - self.card.fails_above_slots)
             events.append(
@@ -325,6 +340,13 @@ class Outcome:
             NeedleResult(p, 0, "k", "v", "v" if good else "", good) for p in (0.02, 0.25, 0.5, 0.75, 0.98)
         )
         return RecallResult(depth, needles, 1.0)
+
+    def _stability(self, requests: int) -> StabilityResult:
+        level = self.weights + self.kv + self.compute
+        grown = [level + round(self.card.leak_mib * MIB) * (n + 1) for n in range(requests)]
+        return StabilityResult(
+            1000, 32, requests, level, tuple(StabilityRequest(None, b) for b in grown), 1.0
+        )
 
     def _task(self, family: Any, depth: int) -> TaskResult:
         lost = self.actual.type_k in self.card.loses_at and family == "tool-selection"

@@ -20,25 +20,41 @@ ROOMY = Card(total=48.0, weights=5.0)
 
 def test_a_roomy_card_reaches_the_target_and_stops_there() -> None:
     state, launches = play(ROOMY, stages=STAGES, target_context=131072)
-    assert [launch.purpose for launch in launches] == ["floor", "baseline", "quantized"] + ["stage"] * 4
+    assert [launch.purpose for launch in launches] == [
+        *("floor", "baseline", "quantized"),
+        *(["stage"] * 4),
+        "stability",
+    ]
     assert state.verdict is not None
     assert state.verdict.outcome == "done"
     assert state.verdict.config is not None
     assert (state.verdict.config.n_ctx, state.verdict.config.kv_types) == (131072, "q8_0/q8_0")
-    assert [s.outcome for s in state.steps] == ["passed", "passed", "passed", "passed", "not-needed"]
+    assert [s.outcome for s in state.steps] == ["passed"] * 5
+    assert "3 times 95 % full, and stable" in state.steps[4].summary
 
 
-def test_stages_that_the_budget_excludes_are_skipped_with_the_figure_and_types_go_down_values_first() -> None:
+def test_stages_that_the_budget_excludes_are_skipped_with_the_figure_and_transients_go_first() -> None:
     card = Card(total=16.0, weights=9.0)
     state, launches = play(card, stages=STAGES, target_context=131072)
     skipped = {s.context: s.reason for s in state.skipped}
     assert 131072 in skipped
     assert "over" in skipped[131072]
     assert "GiB" in skipped[131072]
-    kv_types = [x.config.kv_types for x in launches if x.purpose == "transient"]
-    assert kv_types[:1] == ["q8_0/q4_0"]
+    variables = [x.variable for x in launches if x.purpose == "transient"]
+    assert variables[0] == "micro-batch"
+    assert variables.index("micro-batch") < variables.index("kv-types")
     for launch in launches:
         assert not (launch.config.type_k.startswith("q4") and launch.config.type_v == "q8_0")
+
+
+def test_types_go_down_values_first_where_no_transient_memory_is_left() -> None:
+    card = Card(total=16.0, weights=9.0, compute_per_ubatch_mib=0.05)
+    state, launches = play(card, stages=(65536, 81920), target_context=81920)
+    kv_types = [x.config.kv_types for x in launches if x.variable == "kv-types" and x.step == 5]
+    assert kv_types == ["q8_0/q4_0"]
+    assert state.verdict is not None
+    assert state.verdict.config is not None
+    assert (state.verdict.config.n_ctx, state.verdict.config.kv_types) == (81920, "q8_0/q4_0")
 
 
 def test_prefill_out_of_memory_is_answered_by_the_micro_batch_and_nothing_else() -> None:
@@ -46,7 +62,7 @@ def test_prefill_out_of_memory_is_answered_by_the_micro_batch_and_nothing_else()
     state, launches = play(card, stages=(32768,), target_context=32768, n_ubatch=512, margin_gib=0.25)
     transients = [x for x in launches if x.purpose == "transient"]
     assert transients
-    assert {x.change.variable for x in transients if x.change} == {"micro-batch"}
+    assert {x.change.variable for x in transients if x.change} == {"micro-batch", "context"}
     assert state.verdict is not None
     assert state.verdict.config is not None
     assert state.verdict.config.n_ubatch < 512
