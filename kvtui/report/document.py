@@ -51,7 +51,7 @@ One run:
     checks      [setting, asked, actual, state, line, text, note]
     findings    [id, severity, title, why, next, evidence [line, text]]
     failures    [phase, kind, text, line, device, wanted_mib]
-    config, argv, env, command, missing [option, lost], sampling {temperature, seed}
+    config, argv, env, command, follow, missing [option, lost], sampling {temperature, seed}
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ def run_document(session: SessionFacts, run: RunFacts) -> dict[str, Any]:
         "argv": record.argv,
         "env": record.env,
         "command": run.command,
+        "follow": record.follow,
         "missing": to_builtins(record.missing),
         "sampling": {"temperature": record.temperature, "seed": record.seed},
     }

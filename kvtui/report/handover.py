@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from kvtui.core.text import clean
+from kvtui.engines.recipes import recipes_of
 from kvtui.procedure.preset import Preset
 from kvtui.procedure.preset_keys import KEYS
 from kvtui.report.facts import SessionFacts
@@ -42,11 +43,10 @@ def pastes(session: SessionFacts) -> tuple[Paste, ...]:
     run = session.final
     if run is None:
         return ()
-    return tuple(
-        paste
-        for paste in (systemd(run), compose(session, run), modelfile(run), preset(session, run))
-        if paste is not None
-    )
+    own = recipes_of(session.state.started.engine.kind, run.record.config)
+    service = [Paste(r.title, r.where, r.language, "\n".join(r.lines), r.notes) for r in own]
+    options = () if own else (systemd(run), compose(session, run), modelfile(run))
+    return tuple(paste for paste in (*service, *options, preset(session, run)) if paste is not None)
 
 
 # systemd

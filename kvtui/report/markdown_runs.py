@@ -58,6 +58,7 @@ def _summary(session: SessionFacts, run: RunFacts, log_dir: str) -> list[str]:
     if record.exit_code is not None:
         rows.insert(2, ("exit status of the engine", str(record.exit_code)))
     rows += [("left out", f"{code(m.option)}, and with it: {text(m.lost)}") for m in record.missing]
+    rows += [("then", code(line)) for line in record.follow]
     return table(("what", ""), rows)
 
 

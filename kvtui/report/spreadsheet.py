@@ -38,7 +38,7 @@ _GROUPS = {
     "sampling": "temperature seed",
     "quality": "baseline_run identical total regressed baseline_failed divergences",
     "  ": "moved hidden side_contexts speeds recall tasks concurrency checks findings failures missing config argv env "
-    "command",
+    "command follow",
 }
 _RUN = tuple(
     f"{group.strip()}.{name}".lstrip(".") for group, names in _GROUPS.items() for name in names.split()

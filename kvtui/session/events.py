@@ -116,6 +116,7 @@ class RunStarted(Event):
     env: tuple[tuple[str, str], ...] = ()
     change: Change | None = None
     missing: tuple[Missing, ...] = ()
+    follow: tuple[str, ...] = ()
     forecast: Forecast | None = None
     seed: int = 0
     temperature: float = 0.0

@@ -73,7 +73,7 @@ RUN = {
         "checks",
         "findings",
     ),
-    *("failures", "config", "argv", "env", "command", "missing", "sampling"),
+    *("failures", "config", "argv", "env", "command", "follow", "missing", "sampling"),
 }
 
 
