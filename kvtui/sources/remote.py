@@ -6,8 +6,10 @@ the reader has enough. Nothing that a server says is believed without a bound: s
 
 from __future__ import annotations
 
+import functools
 import re
 import socket
+import ssl
 import threading
 import time
 import zlib
@@ -38,6 +40,12 @@ def shown_address(url: str) -> str:
     return clean(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")), 512)
 
 
+@functools.cache
+def _trust() -> ssl.SSLContext:
+    """Which certificates are believed, loaded once: it takes longer than a request."""
+    return httpx.create_ssl_context()
+
+
 class Connection:
     """Requests that share their connections and `limit_s` seconds altogether. Close it, or use it with `with`."""
 
@@ -45,6 +53,7 @@ class Connection:
         self._http = httpx.Client(
             timeout=min(silence_s, limit_s),
             follow_redirects=False,
+            verify=_trust(),
             headers={"Accept-Encoding": "identity", "User-Agent": "kvtui"},
         )
         self._deadline = time.monotonic() + limit_s
