@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "attach": "requested against actual for a server that already runs",
     "log": "read a start-up log: requested against actual",
     "budget": "KV bytes and the memory budget of a model",
+    "doctor": "GPUs, engines and their abilities, and what is missing",
     "sessions": "what was recorded",
     "report": "hand over a session",
     "compare": "two sessions or two runs against each other",

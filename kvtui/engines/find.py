@@ -6,14 +6,14 @@ import importlib.util
 import os
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
 from kvtui.core.errors import InputError
 from kvtui.core.text import clean
-from kvtui.engines.base import Engine
 from kvtui.engines.kinds import KINDS
-from kvtui.engines.llama_server import LlamaServer
-from kvtui.engines.ollama.engine import OllamaEngine
-from kvtui.engines.vllm.server import Vllm
+
+if TYPE_CHECKING:
+    from kvtui.engines.base import Engine
 
 ENV_ENGINE = "LLAMA_SERVER_BIN"
 _GET_ONE = "pip install 'kvtui[demo]' brings an embedded one; --engine-bin takes the path of yours"
@@ -29,8 +29,12 @@ def engine_of(kind: str | None, engine_bin: str | None) -> Engine:
     if kind is None or kind == "llama-server":
         return find_engine(engine_bin)
     if kind == "vllm":
+        from kvtui.engines.vllm.server import Vllm
+
         return Vllm(_named(engine_bin, "VLLM_BIN", "vllm"))
     if kind == "ollama":
+        from kvtui.engines.ollama.engine import OllamaEngine
+
         return OllamaEngine(_named(engine_bin, "OLLAMA_BIN", "ollama"))
     raise InputError(
         f"{clean(kind)} is not an engine that can be driven", hint=f"there is {', '.join(KINDS)}"
@@ -54,6 +58,8 @@ def find_engine(engine_bin: str | None) -> Engine:
 
     Raises InputError when there is none, or a given path is no program.
     """
+    from kvtui.engines.llama_server import LlamaServer
+
     given = engine_bin or os.environ.get(ENV_ENGINE)
     if given:
         program = shutil.which(os.path.expanduser(given))
@@ -74,6 +80,8 @@ def embedded_engine() -> Engine:
     """llama.cpp in a Python process of its own. Raises InputError when it is not installed."""
     if not embedded_is_installed():
         raise InputError("the embedded engine is not installed", hint="pip install 'kvtui[demo]'")
+    from kvtui.engines.llama_server import LlamaServer
+
     return LlamaServer(
         (sys.executable, "-P", "-m", "kvtui.engines.embedded"), label="embedded llama.cpp", kind="embedded"
     )
