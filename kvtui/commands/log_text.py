@@ -12,7 +12,7 @@ _MARK = {"error": "ERROR", "warning": "WARN ", "info": "info "}
 
 def overview(facts: EngineFacts, name: str) -> str:
     """Facts first, findings after them; the numbers in brackets are the lines that prove it."""
-    return "\n".join((*_head(facts, name), *_body(facts), "", *_findings(facts.findings)))
+    return "\n".join((*_head(facts, name), *_body(facts), "", *findings_text(facts.findings)))
 
 
 def _head(facts: EngineFacts, name: str) -> Iterator[str]:
@@ -105,7 +105,8 @@ def _buffers(buffers: Sequence[BufferFacts]) -> str:
     return ", ".join(f"{device} {mib:,.2f} MiB" for device, mib in totals.items())
 
 
-def _findings(findings: Sequence[Finding]) -> Iterator[str]:
+def findings_text(findings: Sequence[Finding]) -> Iterator[str]:
+    """Each finding with its lines, why it matters and what to change."""
     if not findings:
         yield "no findings"
     for finding in findings:

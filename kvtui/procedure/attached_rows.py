@@ -1,0 +1,104 @@
+"""One row of requested against actual for an engine that was attached to, and those of Ollama and vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kvtui.engines.attach.asked import Setting
+from kvtui.engines.attach.look import Seen
+from kvtui.logs.facts import EngineFacts
+
+State = Literal["proven", "differs", "unproven", "inferred"]
+
+NOT_ASKED = "-"
+
+_OWN_NAMES: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    "ollama": (
+        ("KV cache type", "kv_type", "kv_type"),
+        ("flash attention", "flash_attention", "flash_attn"),
+        ("context per request", "num_ctx", "n_ctx_request"),
+        ("context", "", "n_ctx"),
+        ("parallel requests", "num_parallel", "num_parallel"),
+        ("layers on GPU", "", "layers_gpu"),
+    ),
+    "vllm": (
+        ("KV cache type", "kv_cache_dtype", "kv_type"),
+        ("longest request", "max_model_len", "n_ctx"),
+        ("KV tokens in all", "", "kv_tokens"),
+        ("parallel requests", "max_num_seqs", "max_num_seqs"),
+        ("block size", "block_size", "block_size"),
+        ("memory share", "gpu_memory_utilization", "gpu_memory_utilization"),
+        ("attention backend", "attention_backend", "attn_backend"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting. `asked` is `-` where nothing was asked for (`asked_from` is empty then); `line` counts in the log
+    file where `evidence` is the log, None where an endpoint or nothing proves it."""
+
+    setting: str
+    asked: str
+    asked_from: str
+    actual: str
+    state: State
+    evidence: str
+    line: int | None
+    note: str = ""
+
+
+def own_rows(seen: Seen, facts: EngineFacts) -> list[Row]:
+    """Engines whose log speaks of settings under its own names."""
+    table = _OWN_NAMES["ollama" if seen.kind == "ollama" else "vllm"]
+    rows = []
+    for label, asked_as, proven_as in table:
+        given = seen.asked.settings.get(asked_as)
+        if given is None and asked_as in facts.requested:
+            given = Setting(facts.requested[asked_as], "its log")
+        actual, evidence, line = _own_actual(seen, facts, proven_as)
+        if given is None and actual is None:
+            continue
+        state: State = "unproven"
+        if actual is not None:
+            state = "proven" if given is None or _same(given.value, actual) else "differs"
+        rows.append(
+            Row(
+                setting=label,
+                asked=NOT_ASKED if given is None else _word(given.value),
+                asked_from="" if given is None else given.source,
+                actual="-" if actual is None else _word(actual),
+                state=state,
+                evidence=evidence,
+                line=line,
+            )
+        )
+    return rows
+
+
+def _own_actual(seen: Seen, facts: EngineFacts, name: str) -> tuple[Any, str, int | None]:
+    value = (facts.actual or {}).get(name)
+    if value is not None:
+        return value, "log", facts.lines.get(f"actual.{name}")
+    aliases = {"n_ctx": "max_model_len"} if seen.kind != "ollama" else {}
+    found = seen.http.proven.get(aliases.get(name, name))
+    if found is not None:
+        return found.value, found.source, None
+    models = seen.http.proven.get("models")
+    if name == "n_ctx_request" and models is not None and models.value:
+        return models.value[0]["context_length"], "/api/ps", None
+    return None, "", None
+
+
+def _same(asked: Any, actual: Any) -> bool:
+    if isinstance(asked, bool) or isinstance(actual, bool):
+        return bool(asked) == bool(actual)
+    return str(asked) == str(actual) or str(actual).startswith(f"{asked}_")  # fp8 is fp8_e4m3
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value}"
