@@ -63,9 +63,7 @@ _STRUCTURE = frozenset(_STRUCTURE_NAMES.split())
 def without_secrets(state: SessionState) -> SessionState:
     """`state` with `REDACTED` for the value of every option or variable that looks like a key, token or password,
     and for that value wherever else it stands."""
-    values = sorted(
-        {v for v in _secrets(state) if len(v) >= 4 and v != HIDDEN}, key=lambda v: len(v), reverse=True
-    )
+    values = sorted((v for v in secrets_in(state) if len(v) >= 4), key=len, reverse=True)
     return _mapped(state, _Pass(partial(_hide, values), _hide_words, _hide_env))
 
 
@@ -155,6 +153,11 @@ def _command(text: str, how: _Pass) -> str:
 
 
 # Secrets
+
+
+def secrets_in(state: SessionState) -> frozenset[str]:
+    """The values of options and variables that look like a key, token or password."""
+    return frozenset(v for v in _secrets(state) if v and v != HIDDEN)
 
 
 def _secrets(state: SessionState) -> Iterator[str]:

@@ -180,7 +180,7 @@ def _kv(run: RunRecord) -> KvBytes:
     proven = rounding = None
     if main is not None and main.kv_mib is not None:
         proven = round(main.kv_mib * MIB)
-        rounding = round(0.005 * MIB * sum(c.size_mib is not None for c in main.caches))
+        rounding = round(main.kv_rounding_mib * MIB)
     return KvBytes(
         forecast=expected,
         proven=proven,

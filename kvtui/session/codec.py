@@ -12,6 +12,7 @@ import msgspec
 from kvtui.core.errors import SessionError
 from kvtui.core.text import clean
 from kvtui.session.events import EVENT_TYPES, SCHEMA, Event
+from kvtui.session.migrate import migrated
 
 
 class Unparsable(SessionError):
@@ -116,6 +117,8 @@ def _event(document: Any) -> Event | None:
             f"written by a newer kvtui (schema {clean(str(version), 20)}, this one reads up to {SCHEMA})",
             hint="update kvtui to read it",
         )
+    if version < SCHEMA:
+        document = _of_today(document, version)
     cls = _BY_TAG.get(document.pop("type"))
     if cls is None:
         return None
@@ -125,3 +128,10 @@ def _event(document: Any) -> Event | None:
         raise SessionError(f"damaged {_tag(cls)} event: {clean(str(error), 160)}") from error
     assert isinstance(event, Event)
     return event
+
+
+def _of_today(document: dict[str, Any], version: int) -> dict[str, Any]:
+    try:
+        return migrated(document, version, SCHEMA)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise SessionError(f"damaged event of schema {version}: {clean(str(error), 160)}") from error

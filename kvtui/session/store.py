@@ -25,6 +25,8 @@ from kvtui.session.state import SessionState, apply, fold
 
 EVENTS = "events.jsonl"
 LOCK = "lock"
+IMPORTED = "imported"
+"""Marks a session that came as a file: anybody may have written it, so it is shown and never gone on with."""
 
 
 def now() -> str:
@@ -56,6 +58,11 @@ def read_events(path: Path) -> tuple[list[Event], bool, int]:
         data = path.read_bytes()
     except OSError as error:
         raise SessionError(f"{path}: {error.strerror}") from error
+    return parse_events(data, str(path))
+
+
+def parse_events(data: bytes, name: str) -> tuple[list[Event], bool, int]:
+    """Like `read_events`, for bytes that are there already; `name` is what an error calls them."""
     events: list[Event] = []
     good = 0
     lines = data.split(b"\n")
@@ -71,7 +78,7 @@ def read_events(path: Path) -> tuple[list[Event], bool, int]:
         except SessionError as error:
             if last and number > 1 and isinstance(error, Unparsable):
                 return events, True, good
-            raise SessionError(f"{path}: line {number}: {error.what}", hint=error.hint) from error
+            raise SessionError(f"{name}: line {number}: {error.what}", hint=error.hint) from error
         good += len(line) + 1
         if event is not None:
             events.append(event)
@@ -162,6 +169,12 @@ class SessionStore:
     @classmethod
     def open(cls, folder: Path) -> SessionStore:
         """An existing session, to go on with it. Cuts off a torn last line. Raises SessionError."""
+        if is_imported(folder):
+            raise SessionError(
+                f"{folder.name}: this session was imported and is read-only",
+                hint="run the same again here: kvtui report SESSION --format json -o report.json, "
+                "then kvtui tune --replay report.json",
+            )
         opened = [_take_lock(folder)]
         try:
             events, torn, good = read_events(folder / EVENTS)
@@ -224,6 +237,11 @@ class SessionStore:
         self.close()
 
 
+def is_imported(folder: Path) -> bool:
+    """True for a session that came as a file (see kvtui.session.archive)."""
+    return (folder / IMPORTED).exists()
+
+
 def is_locked(folder: Path) -> bool:
     """True while another process writes this session. Never writes, so it also works in a read-only folder."""
     try:
@@ -246,7 +264,7 @@ def unfinished(root: Path | None = None) -> Iterator[tuple[Path, SessionState]]:
             state = load(folder)
         except SessionError:
             continue
-        if state.verdict is None and not is_locked(folder):
+        if state.verdict is None and not is_imported(folder) and not is_locked(folder):
             yield folder, state
 
 

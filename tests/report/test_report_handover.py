@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,7 +105,6 @@ def test_the_override_replaces_the_command_and_sets_what_it_needs() -> None:
 
 
 def _compose(state: SessionState) -> dict[str, Any]:
-    yaml = pytest.importorskip("yaml")
     session = derive(state)
     assert session.final is not None
     found = compose(session, session.final)
