@@ -34,7 +34,8 @@ def _title(served: Served) -> str:
     trained = f"trained for {tokens(config.n_ctx_train)}" if config.n_ctx_train else "no trained length"
     weights = config.quantization or config.dtype
     layers = f"{config.n_layer} layers" if config.n_layer else "layers unknown"
-    return clip("  ".join((config.architecture, config.model_type, weights, layers, trained)), WIDTH)
+    names = dict.fromkeys((config.architecture, config.model_type))
+    return clip("  ".join((*names, weights, layers, trained)), WIDTH)
 
 
 def _weights(served: Served) -> list[str]:
@@ -51,15 +52,16 @@ def _layout(pages: Pages, served: Served) -> list[str]:
     kinds: dict[tuple[str, int, int], list[Group]] = {}
     for group in pages.groups:
         kinds.setdefault((group.kind, group.window, group.block_size), []).append(group)
-    lines = [f"vLLM     how layers share the pool of blocks ({served.exactness}):"]
+    lines = [
+        f"vLLM     how layers share the pool of blocks ({served.exactness})",
+        f"         {'kind':<10}{'layers':>6}{'groups':>8}{'padding':>9}{'block':>8}  window + in flight",
+    ]
     for (kind, window, block), groups in kinds.items():
-        held = sum(g.layers - g.padding for g in groups)
         padding = sum(g.padding for g in groups)
-        parts = [f"{held} layers in {len(groups)} group{'s' if len(groups) > 1 else ''}"]
-        parts += [f"blocks of {block:,} tokens"] if block else []
-        parts += [f"{window:,} + {pages.in_flight:,} in flight"] if window else []
-        parts += [f"{padding} of padding"] if padding else []
-        lines.append(f"         {kind:<10}{', '.join(parts)}")
+        held = sum(g.layers for g in groups) - padding
+        slides = f"  {window:,} + {pages.in_flight:,}" if window else ""
+        shown = f"{block:,}" if block else "1 state"
+        lines.append(f"         {kind:<10}{held:>6}{len(groups):>8}{padding or '':>9}{shown:>8}{slides}")
     return lines
 
 

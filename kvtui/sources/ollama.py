@@ -198,4 +198,6 @@ def missing(tag: Tag) -> InputError:
     """Why a tag was not found."""
     places = stores()
     where = ", ".join(clean(p) for p in places) or "no store of Ollama is on this machine"
-    return InputError(f"{tag.short}: not among Ollama's models ({where})", hint=f"ollama pull {tag.short}")
+    return InputError(
+        f"{tag.short}: no such file, and not among Ollama's models ({where})", hint=f"ollama pull {tag.short}"
+    )

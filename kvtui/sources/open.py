@@ -114,7 +114,7 @@ def _name(reference: str) -> GgufPlace | HfModel:
 
 def _cached(hub: huggingface.HubId, cached: str) -> GgufPlace | HfModel:
     folder = huggingface.snapshot(cached)
-    notes = (f"{hub.repo} of the Hugging Face cache: {clean(folder)}",)
+    notes = (f"{hub.repo} of the Hugging Face cache, state {clean(os.path.basename(folder), 12)}",)
     names = huggingface.gguf_files(folder)
     if names:
         return GgufPlace(huggingface.pick(folder, names, hub), "huggingface", notes)
