@@ -73,7 +73,10 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
         note("assembling the demo model (once)")
         model = str(demo_model())
     engine = choose_engine(request)
-    path = local_gguf(model).path
+    place = local_gguf(model)
+    path = place.path
+    for told in place.notes:
+        note(told)
     if clean(path, len(path) + 1) != path:
         raise ModelFileError(
             clean(path), "characters in its path cannot be shown", hint="rename it, or give a link to it"
