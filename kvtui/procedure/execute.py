@@ -212,7 +212,9 @@ class Execution:
                 change=self.launch.change,
                 missing=command.missing,
                 follow=command.follow,
-                forecast=self.sit.oracle.forecast(self.sit.state, self.launch.config),
+                forecast=self.sit.oracle.forecast(
+                    self.sit.state, self.launch.config, self.engine.dry_run(self.launch.config)
+                ),
             )
         )
 

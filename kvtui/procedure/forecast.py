@@ -54,16 +54,19 @@ def forecast_error(run: RunRecord) -> tuple[ForecastError, ...]:
     )
 
 
-def runtime_overhead(state: SessionState, config: RunConfig) -> int | None:
+def runtime_overhead(state: SessionState, config: RunConfig, compute_bytes: int | None = None) -> int | None:
     """Bytes beyond weights and KV (runtime, compute buffers, graphs) to expect of `config`; None before any run.
 
     Runs with the same micro-batch give a line over the context; without one the nearest micro-batch serves, its
-    transient part in proportion. A run that ran out of memory says how much it must have been at least.
+    transient part in proportion. Where the engine itself tells its compute buffers (`compute_bytes`), only what is
+    left is taken from the runs. A run that ran out of memory says how much it must have been at least.
     """
     runs = [r for r in state.runs if r.outcome == "ok" and _same_place(r.config, config)]
     runs = [r for r in runs if _went_deep(r)] or runs
     same = [r for r in runs if r.config.n_ubatch == config.n_ubatch]
-    expected = _at(_points(state, same), config.n_ctx)
+    expected = None if compute_bytes is None else _beside_compute(state, same or runs, compute_bytes)
+    if expected is None:
+        expected = _at(_points(state, same), config.n_ctx)
     if expected is None:
         expected = _from_other_micro_batch(state, runs, config)
     bound = _proven_by_failure(state, config)
@@ -90,6 +93,15 @@ def transient_bytes(state: SessionState, run: RunRecord) -> int | None:
     if warm is None or prefill is None or warm.engine_bytes is None or prefill.engine_bytes is None:
         return compute
     return compute + max(0, prefill.engine_bytes - warm.engine_bytes)
+
+
+def _beside_compute(state: SessionState, runs: Sequence[RunRecord], compute_bytes: int) -> int | None:
+    """The told compute buffers, and beside them what the latest run held beyond weights, KV and its own."""
+    for run in reversed(runs):
+        whole, (_, _, compute) = measured_overhead(state, run), log_bytes(run.facts, state.started.device)
+        if whole is not None and compute is not None:
+            return compute_bytes + max(0, whole - compute)
+    return None
 
 
 def _same_place(a: RunConfig, b: RunConfig) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvtui.core.config import RunConfig
+from kvtui.core.units import MIB
+from kvtui.engines.base import DryRun
 from kvtui.model.context import ContextPlan, plan
 from kvtui.model.geometry import Geometry, geometry
 from kvtui.model.header import Header, read_header
@@ -38,13 +40,16 @@ class Oracle:
             return self.header.tensor_bytes
         return place(self.header, config.n_gpu_layers, config.n_cpu_moe).gpu_bytes
 
-    def forecast(self, state: SessionState, config: RunConfig) -> Forecast:
+    def forecast(self, state: SessionState, config: RunConfig, told: DryRun | None = None) -> Forecast:
         """The memory of a run with `config`. The total needs one earlier run that measured what is neither
-        weights nor KV (runtime, compute buffers), see kvtui.procedure.forecast."""
+        weights nor KV (runtime, compute buffers), see kvtui.procedure.forecast; `told` is the engine's own forecast,
+        which knows the compute buffers."""
         expected = self.context(config)
-        weights = self.weights_bytes(config, on_gpu=state.started.device.kind != "host")
+        host = state.started.device.kind == "host"
+        weights = self.weights_bytes(config, on_gpu=not host)
         kv = expected.kv_bytes
-        overhead = runtime_overhead(state, config)
+        compute = None if told is None else told.total(host_counts=host).compute_mib * MIB
+        overhead = runtime_overhead(state, config, compute)
         total = None if kv is None or overhead is None else weights + self._kv_share(config, kv) + overhead
         return Forecast(
             kv_bytes=kv,
@@ -52,6 +57,7 @@ class Oracle:
             weights_bytes=weights,
             total_bytes=total,
             exactness=self.geometry.exactness,
+            dry_run=() if told is None else told.devices,
         )
 
     def _kv_share(self, config: RunConfig, kv_bytes: int) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvtui.core.config import RunConfig
+from kvtui.engines.base import DeviceNeed
 
 RunOutcome = Literal["ok", "failed", "void", "cancelled"]
 StepOutcome = Literal["passed", "failed", "skipped", "not-needed"]
@@ -79,13 +80,15 @@ class Change:
 class Forecast:
     """Bytes expected before a run was started. `kv_bytes` is from the model file's geometry (`exactness`),
     `conventional_kv_bytes` what the all-layers formula gives, `total_bytes` the whole engine, None until a run
-    has measured what is not weights or KV."""
+    has measured what is not weights or KV. `dry_run` is the engine's own forecast where its build can tell one, a
+    device each, host last."""
 
     kv_bytes: int | None
     conventional_kv_bytes: int | None
     weights_bytes: int | None
     total_bytes: int | None
     exactness: str
+    dry_run: tuple[DeviceNeed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

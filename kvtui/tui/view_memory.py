@@ -245,6 +245,11 @@ def _forecast(run: RunRecord, b: Breakdown) -> list[Line]:
     out.append(
         _figure("conventional", f.conventional_kv_bytes, "the formula that counts every layer in full")
     )
+    for need in f.dry_run:
+        told = f"model {need.model_mib}, context {need.context_mib}, compute {need.compute_mib} MiB"
+        out.append(
+            line(Span("  dry run     ", "dim"), told, Span(f"  {need.device}, by the engine itself", "dim"))
+        )
     out.append(_figure("engine", f.total_bytes, "weights, KV and what earlier runs measured beside them"))
     if b.engine is not None and f.total_bytes is not None:
         out.append(_figure("measured", b.engine, f"difference {signed_size(b.engine - f.total_bytes)}"))
