@@ -16,7 +16,7 @@ from kvtui.engines.attach.kinds import Kind
 from kvtui.engines.attach.llama_asked import config_paths, llama_asked, python_server_asked
 from kvtui.engines.attach.logplace import LogPlace, find_log, in_its_own_root
 from kvtui.engines.attach.logread import LogRead, read_log
-from kvtui.engines.attach.memory import GpuMemory, HostMemory, gpu_memory, host_memory
+from kvtui.engines.attach.memory import HostMemory, gpu_memory, host_memory
 from kvtui.engines.attach.other_asked import ollama_asked, unit_environment, vllm_asked
 from kvtui.engines.attach.processes import EngineProcess, Listening
 
@@ -96,12 +96,13 @@ def look(found: Found, access: Access, *, log: LogPlace | None = None, limit_s: 
     place = log or found.log
     asked = found.asked
     kind = found.process.kind
-    pids = processes.family(found.process.pid)
+    pid = found.process.pid
+    family = {pid: processes.family(pid)}
     with ThreadPoolExecutor(3) as pool:
         reading = pool.submit(read_log, place, _expected(kind, asked), limit_s)
         asking = pool.submit(_ask, kind, found.address, access)
-        measuring = pool.submit(gpu_memory, pids, limit_s)
-        host = host_memory(found.process.pid)
+        measuring = pool.submit(gpu_memory, family, limit_s)
+        host = host_memory(pid)
         http, read, gpu = asking.result(), reading.result(), measuring.result()
     return Seen(
         kind=kind,
@@ -112,7 +113,7 @@ def look(found: Found, access: Access, *, log: LogPlace | None = None, limit_s: 
         place=place,
         log=read,
         host=host,
-        gpu_bytes=_sum(gpu, pids),
+        gpu_bytes=gpu.by_pid.get(pid),
         gpu_why=gpu.why,
         seconds=time.monotonic() - began,
         notes=_notes(found),
@@ -158,11 +159,6 @@ def _ask(kind: Kind, address: Address | None, access: Access) -> HttpFacts:
 def _expected(kind: Kind, asked: Asked) -> dict[str, object]:
     """What the log's own findings compare with. An Ollama daemon's log holds what it was asked in its own words."""
     return dict(asked.values) if kind in ("llama-server", "llama-cpp-python") else {}
-
-
-def _sum(gpu: GpuMemory, pids: tuple[int, ...]) -> int | None:
-    held = [gpu.by_pid[pid] for pid in pids if pid in gpu.by_pid]
-    return sum(held) if held else None
 
 
 def _opened(process: EngineProcess) -> EngineProcess:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Thread
 
 _ROLLUP = re.compile(rb"^(Anonymous|Rss|Swap|Private_Dirty):\s+(\d+) kB", re.MULTILINE)
@@ -23,10 +24,9 @@ class HostMemory:
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """Bytes on GPUs by process, summed over devices; `why` says why there is none."""
+    """Bytes on GPUs by process (with all that it started), summed over devices; `why` says why there is none."""
 
     by_pid: Mapping[int, int] = field(default_factory=dict)
-    devices: int = 0
     why: str = ""
 
 
@@ -40,34 +40,54 @@ def host_memory(pid: int) -> HostMemory:
     return HostMemory(found.get(b"VmRSS"), None if anonymous is None else anonymous + found.get(b"VmSwap", 0))
 
 
-def gpu_memory(pids: Iterable[int], limit_s: float) -> GpuMemory:
-    """What the driver attributes to `pids`. A driver that does not answer within `limit_s` counts as none."""
+def gpu_memory(families: Mapping[int, tuple[int, ...]], limit_s: float) -> GpuMemory:
+    """What the driver attributes to each process and all that it started (`families`: pid to all of their pids).
+
+    A driver that does not answer within `limit_s` counts as none.
+    """
     box: list[GpuMemory] = []
-    wanted = tuple(pids)
-    thread = Thread(target=lambda: box.append(_ask(wanted, limit_s)), name="nvml-attach", daemon=True)
+    wanted = dict(families)
+    thread = Thread(target=lambda: box.append(_ask(wanted, limit_s)), name="attach-gpu", daemon=True)
     thread.start()
     thread.join(limit_s)
-    return box[0] if box else GpuMemory(why=f"the NVIDIA driver did not answer in {limit_s:.1f} s")
+    return box[0] if box else GpuMemory(why=f"the GPU's driver did not answer in {limit_s:.1f} s")
 
 
-def _ask(pids: tuple[int, ...], limit_s: float) -> GpuMemory:
-    from kvtui.gpu.nvml import GpuLost, NvmlMissing, open_nvml
+def _ask(families: Mapping[int, tuple[int, ...]], limit_s: float) -> GpuMemory:
+    from kvtui.gpu.nvml import PROCESS_KINDS, GpuLost, NvmlMissing, open_nvml
 
     try:
         nvml = open_nvml(limit_s)
     except NvmlMissing as missing:
-        return GpuMemory(why=str(missing))
-    found: dict[int, int] = {}
+        return _of_open_files(families, str(missing))
+    held: dict[int, int] = {}
     for device in nvml.devices:
         try:
-            listed = nvml.processes(device.index, device.mig)
+            listed = [nvml.processes(kind, device.index, device.mig) for kind in PROCESS_KINDS]
         except GpuLost as lost:
-            return GpuMemory(found, len(nvml.devices), str(lost))
-        for pid in pids:
-            if (held := listed.get(pid)) is not None:
-                found[pid] = found.get(pid, 0) + held
-    why = "" if found else "the driver lists no process of these"
-    return GpuMemory(found, len(nvml.devices), why)
+            return GpuMemory(why=str(lost))
+        for pid in {pid for one in listed for pid in one}:
+            amounts = [n for one in listed if (n := one.get(pid)) is not None]
+            if amounts:  # listed twice where it draws and computes: it is the same memory
+                held[pid] = held.get(pid, 0) + max(amounts)
+    found = {
+        root: sum(held.get(pid, 0) for pid in family)
+        for root, family in families.items()
+        if any(pid in held for pid in family)
+    }
+    return GpuMemory(found, "" if found else "the driver attributes no memory to these processes")
+
+
+def _of_open_files(families: Mapping[int, tuple[int, ...]], why: str) -> GpuMemory:
+    """What the kernel's own drivers (amdgpu, ..) count for open files."""
+    from kvtui.gpu.fdinfo import DrmClients
+
+    found = {}
+    for pid in families:
+        by_card = DrmClients(Path("/proc")).read(pid)
+        if by_card:
+            found[pid] = sum(vram for vram, _ in by_card.values())
+    return GpuMemory(found, "" if found else why)
 
 
 def _fields(path: str, pattern: re.Pattern[bytes]) -> dict[bytes, int]:
