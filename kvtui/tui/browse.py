@@ -1,4 +1,4 @@
-"""Finding a model file by typing: what a path leads to, and whether the file can be tuned. Slow on a slow disk."""
+"""Finding a model by typing: what a path, or a name in Ollama's store, leads to. Slow on a slow disk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvtui.core.errors import ModelFileError
+from kvtui.core.errors import InputError, ModelFileError
 from kvtui.core.text import clean
 from kvtui.core.units import size, tokens
 
@@ -38,7 +38,7 @@ def check(typed: str) -> Checked:
     text = typed.strip()
     if not text:
         return Checked(typed, entries=_entries("./", ""))
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))  # pathlib raises for a user that does not exist
     try:
         if path.is_file():
             return Checked(typed, model=_describe(path))
@@ -48,9 +48,22 @@ def check(typed: str) -> Checked:
         entries = _entries(f"{folder}/" if "/" in text else "./", start)
     except ModelFileError as error:
         return Checked(typed, problem=error.line())
+    except FileNotFoundError:
+        return _named(typed, text)
     except (OSError, ValueError) as error:
         return Checked(typed, problem=clean(f"{text}: {getattr(error, 'strerror', None) or error}", 200))
-    return Checked(typed, entries=entries, problem="" if entries else f"{clean(text, 120)}: no such file")
+    return Checked(typed, entries=entries) if entries else _named(typed, text)
+
+
+def _named(typed: str, text: str) -> Checked:
+    """A model that is no path: a tag of Ollama, a model of the Hugging Face cache."""
+    from kvtui.sources.open import local_gguf
+
+    try:
+        place = local_gguf(text)
+        return Checked(typed, model=", ".join([_describe(Path(place.path)), *place.notes]))
+    except InputError as error:
+        return Checked(typed, problem=error.line())
 
 
 def _describe(path: Path) -> str:
@@ -65,7 +78,7 @@ def _describe(path: Path) -> str:
 
 def _entries(folder: str, start: str) -> tuple[Entry, ...]:
     found: list[Entry] = []
-    with os.scandir(Path(folder).expanduser()) as scan:
+    with os.scandir(os.path.expanduser(folder)) as scan:
         for item in scan:
             if not item.name.lower().startswith(start.lower()) or item.name.startswith(
                 "."

@@ -14,6 +14,7 @@ from kvtui.tui.screens.details import TextScreen
 from kvtui.tui.screens.form import TuneScreen
 from kvtui.tui.screens.opening import OpeningScreen
 from kvtui.tui.screens.start import SessionsScreen, StartScreen
+from tests.sources.conftest import Store
 from tests.tiny_model import write_tiny_model
 from tests.tui import story
 from tests.tui.conftest import screen_text, until
@@ -108,6 +109,19 @@ def test_a_path_leads_to_a_model_to_a_list_or_to_a_reason(tmp_path: Path) -> Non
     assert "no such file" in check(f"{tmp_path}/nothing").problem
     assert check("\0").problem
     assert check(f"{tmp_path}/missing/x").problem
+    assert "no such file" in check("~nobody-of-that-name/x").problem
+
+
+def test_a_name_leads_into_the_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    store = Store(tmp_path / "store")
+    monkeypatch.setenv("OLLAMA_MODELS", str(store.root))
+    write_tiny_model(tmp_path / "tiny.gguf", "llama")
+    store.tag("hf.co/x/y/Q4", store.layer("model", (tmp_path / "tiny.gguf").read_bytes()))
+    found = check("hf.co/x/y:Q4")
+    assert "llama" in found.model
+    assert "Ollama's hf.co/x/y:Q4" in found.model
+    assert "ollama pull absent:latest" in check("absent").problem
 
 
 @pytest.mark.parametrize("typed", ["", "~", "."])
