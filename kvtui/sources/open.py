@@ -80,8 +80,9 @@ def _file(path: str) -> GgufPlace | HfModel:
 
 
 def _folder(path: str) -> GgufPlace | HfModel | ModelFolder:
-    if ollama.is_store(path):
-        return ModelFolder(path, ollama=True)
+    for store in (path, os.path.join(path, "models")):
+        if ollama.is_store(store):
+            return ModelFolder(store, ollama=True)
     if huggingface.is_cached_model(path):
         path = huggingface.snapshot(path)
     if os.path.isfile(os.path.join(path, CONFIG)) and not huggingface.gguf_files(path):

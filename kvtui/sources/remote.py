@@ -218,6 +218,8 @@ class RemoteFile:
         self.size = told
         asked = min(self._step, int(match[2]) - self._at + 1)
         self._step = min(self._step * 2, LAST_STEP)
+        if response.headers.get("Content-Length") == str(asked):
+            return response.iter_raw()  # to its end, so that the connection serves for the next range too
         return _at_most(response.iter_raw(), asked)
 
     def _whole(self, response: httpx.Response) -> Iterator[bytes]:

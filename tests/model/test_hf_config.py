@@ -33,7 +33,12 @@ def test_grouped_heads() -> None:
     assert made.layers == (AttentionLayer("full", 8, 128, 128),) * 4
     assert (made.exactness, made.notes) == ("exact", ())
     assert (made.n_layer, made.n_ctx_train, made.dtype, made.dtype_bytes) == (4, 131072, "bfloat16", 2)
-    assert config(num_key_value_heads=None).layers[0] == AttentionLayer("full", 32, 128, 128)
+    alike = config(num_key_value_heads=None)
+    assert (alike.layers[0], alike.exactness) == (AttentionLayer("full", 32, 128, 128), "exact")
+    for missing in ("num_key_value_heads", "head_dim"):
+        taken = config(**{"model_type": "minimax_m2", "head_dim": 128, missing: None})
+        assert taken.exactness == "approximate"
+        assert f"{missing} is not in the file" in taken.notes[0]
     assert config(num_key_value_heads=1, head_dim=64).layers[0] == AttentionLayer("full", 1, 64, 64)
 
 

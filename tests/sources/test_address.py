@@ -6,7 +6,9 @@ import gzip
 import socket
 import ssl
 import subprocess
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,36 @@ def test_a_server_without_ranges_is_left_when_the_header_is_read() -> None:
     assert server.sent < TOTAL
     assert (source.fetched_bytes or 0) < len(HEADER) + (1 << 20)
     assert len(server.requests) == 1
+
+
+def test_one_connection_serves_all_ranges() -> None:
+    connections = set()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            connections.add(self.client_address)
+            first, last = Request("", {"range": self.headers["Range"]}).range
+            body = FILE[first : last + 1]
+            self.send_response(206)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Range", f"bytes {first}-{first + len(body) - 1}/{TOTAL}")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            assert open_address(f"http://127.0.0.1:{server.server_port}/m.gguf").header.n_layer == 2
+        finally:
+            server.shutdown()
+            thread.join()
+    assert len(connections) == 1
 
 
 def test_a_stream_without_a_length() -> None:

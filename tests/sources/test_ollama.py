@@ -115,7 +115,8 @@ def test_an_older_store_spells_its_blobs_with_a_colon(store: Store) -> None:
 def test_a_store_is_listed_by_its_tags(store: Store) -> None:
     store.tag(f"{LIBRARY}/b/latest", store.layer("model", SMALL))
     store.tag("hf.co/x/y/Q4", store.layer("model", SMALL))
-    assert open_model(str(store.root)) == ModelFolder(str(store.root), ollama=True)
+    for folder in (store.root, store.root.parent):
+        assert open_model(str(folder)) == ModelFolder(str(store.root), ollama=True)
     assert [found.tag for found in ollama.tags(str(store.root))] == [
         Tag("hf.co", "x", "y", "Q4"), Tag("registry.ollama.ai", "library", "b", "latest"),
     ]  # fmt: skip

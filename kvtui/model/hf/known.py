@@ -18,6 +18,19 @@ PLAIN = frozenset(
     )
 )  # fmt: skip
 
+# Where the file leaves these out, the configuration class takes: as many KV heads as heads,
+HEADS_ALIKE = frozenset(
+    (
+        "llama", "phi", "phi3", "olmo", "olmo2", "olmo3", "olmoe", "stablelm", "granite", "granitemoe", "cohere",
+        "internlm2", "nemotron", "arcee", "apertus",
+    )
+)  # fmt: skip
+# and heads that share the width of the model.
+HEADS_SHARE_WIDTH = HEADS_ALIKE | {
+    "qwen2", "qwen2_moe", "qwen2_vl_text", "qwen2_5_vl_text", "mistral", "mixtral", "starcoder2", "smollm3", "exaone4",
+    "cohere2",
+}  # fmt: skip
+
 # A window in the file counts for every layer.
 ALL_SLIDING = frozenset(("mistral", "mixtral", "phi3", "starcoder2"))
 
@@ -44,15 +57,19 @@ WITH_STATE = frozenset(
 # What a configuration class fills in: files of some models leave these out.
 DEFAULTS: dict[str, dict[str, Any]] = {
     "gemma": {"head_dim": 256},
-    "gemma2": {"head_dim": 256, "sliding_window": 4096},
+    "gemma2": {"head_dim": 256, "num_key_value_heads": 4, "sliding_window": 4096},
     "gemma3_text": {
         "num_hidden_layers": 26, "hidden_size": 2304, "num_attention_heads": 8, "num_key_value_heads": 4,
         "head_dim": 256, "sliding_window": 4096, "max_position_embeddings": 131072,
     },
-    "gpt_oss": {"head_dim": 64, "sliding_window": 128},
+    "gpt_oss": {"head_dim": 64, "num_key_value_heads": 8, "sliding_window": 128},
     "cohere2": {"sliding_window": 4096},
     "llama": {"max_position_embeddings": 2048},
+    "mistral": {"num_key_value_heads": 8},
     "mixtral": {"num_key_value_heads": 8},
+    "starcoder2": {"num_key_value_heads": 2},
+    "glm": {"num_key_value_heads": 2, "head_dim": 128},
+    "glm4": {"num_key_value_heads": 2, "head_dim": 128},
     "qwen3": {"head_dim": 128},
     "qwen3_moe": {"num_key_value_heads": 4},
     "deepseek_v2": {"kv_lora_rank": 512, "qk_rope_head_dim": 64},

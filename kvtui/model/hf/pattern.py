@@ -18,6 +18,8 @@ _WORDS = {
 }  # fmt: skip
 _LETTERS = {"*": FULL, "M": STATE, "-": NOTHING, "E": NOTHING}
 _MAX_LAYERS = 1024
+_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_head_kv")
+_HEAD_DIM = ("head_dim", "hidden_size_per_head", "kv_channels")
 
 
 def layers_of(
@@ -36,6 +38,7 @@ def layers_of(
         )
         return (latent,) * n_layer, "approximate" if notes else "exact", notes
     kinds = _kinds(model_type, values, n_layer)
+    notes += _left_out(model_type, values)
     shared = values.count("num_kv_shared_layers") or 0
     owners = kinds[: n_layer - shared] if shared < n_layer else kinds
     if shared:
@@ -60,6 +63,16 @@ def _doubts(model_type: str, values: Values) -> tuple[str, ...]:
             f"{model_type or 'this type'} is not known to be served with latent attention: taken for none",
         )
     return (f"the type {model_type or 'of this model'} is not known: the file is taken at its word",)
+
+
+def _left_out(model_type: str, values: Values) -> tuple[str, ...]:
+    """What had to be taken for what the file leaves out, where the type's own default is not known."""
+    notes: tuple[str, ...] = ()
+    if not any(values.has(key) for key in _KV_HEADS) and model_type not in known.HEADS_ALIKE:
+        notes += (f"{_KV_HEADS[0]} is not in the file: taken for as many as heads",)
+    if not any(values.has(key) for key in _HEAD_DIM) and model_type not in known.HEADS_SHARE_WIDTH:
+        notes += (f"{_HEAD_DIM[0]} is not in the file: taken for the width of the model over its heads",)
+    return notes
 
 
 def _kinds(model_type: str, values: Values, n_layer: int) -> list[str]:
@@ -129,8 +142,8 @@ def _made(model_type: str, values: Values, kind: str) -> tuple[Layer, ...]:
 
 def _attention(model_type: str, values: Values, kind: str) -> AttentionLayer:
     heads = values.needed("num_attention_heads", "n_head", "num_heads")
-    kv_heads = values.count("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_head_kv")
-    head = values.count("head_dim", "hidden_size_per_head", "kv_channels")
+    kv_heads = values.count(*_KV_HEADS)
+    head = values.count(*_HEAD_DIM)
     if not head:
         hidden = values.needed("hidden_size", "n_embd", "d_model")
         head = hidden // heads
