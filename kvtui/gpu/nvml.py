@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from threading import Thread
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from kvtui.core.text import clean
 from kvtui.gpu.samples import DeviceInfo, Vitals
@@ -37,6 +37,10 @@ _THROTTLE = (
     (0x200, "board limit"),
     (0x400, "reliability"),
 )
+
+
+ProcessKind = Literal["Compute", "Graphics"]
+PROCESS_KINDS: tuple[ProcessKind, ...] = ("Compute", "Graphics")
 
 
 class NvmlMissing(Exception):
@@ -107,19 +111,13 @@ class Nvml:
             found = self._ask("nvmlDeviceGetMemoryInfo", handle)
         return None if found is None else DeviceMemory(int(found.total), int(found.total) - int(found.free))
 
-    def processes(self, index: int, mig: int | None = None) -> dict[int, int | None]:
+    def processes(self, kind: ProcessKind, index: int, mig: int | None = None) -> dict[int, int | None]:
         """Bytes of each process that the driver lists on the device, None where it does not tell how much.
 
-        Raises GpuLost.
+        A process that does both kinds of work is listed under both with the same figure. Raises GpuLost.
         """
-        handle = self._handle(index, mig).own
-        out: dict[int, int | None] = {}
-        for kind in ("Compute", "Graphics"):
-            for process in self._processes(kind, handle):
-                held = None if process.usedGpuMemory is None else int(process.usedGpuMemory)
-                before = out.get(process.pid)
-                out[process.pid] = before if held is None else max(held, before or 0)
-        return out
+        listed = self._processes(kind, self._handle(index, mig).own)
+        return {p.pid: None if p.usedGpuMemory is None else int(p.usedGpuMemory) for p in listed}
 
     def utilisation(self, index: int, mig: int | None = None) -> int | None:
         """Per cent of the last sample period in which a kernel ran; never known of a MIG instance. Raises GpuLost."""
@@ -203,7 +201,7 @@ class Nvml:
         handles = ((n, self._ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, n)) for n in range(most))
         return [(n, handle) for n, handle in handles if handle is not None]
 
-    def _processes(self, kind: str, handle: Any) -> list[Any]:
+    def _processes(self, kind: ProcessKind, handle: Any) -> list[Any]:
         """By version 3 of the call, or by version 2 with drivers before 510."""
         for version in ("v3", "v2"):
             listed = self._ask(f"nvmlDeviceGet{kind}RunningProcesses_{version}", handle)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 
 from kvtui.gpu import host
-from kvtui.gpu.nvml import Nvml
+from kvtui.gpu.nvml import PROCESS_KINDS, Nvml
 from kvtui.gpu.reading import Reading, summed, summed_vitals, together
 from kvtui.gpu.samples import DeviceInfo, Vitals
 
+_UTIL_S = 0.25
+"""The driver itself measures utilisation over a sixth of a second to one second."""
 _FORGET_S = 5.0
 """A process id may be given to another process; who descends from whom is asked anew this often."""
 
@@ -21,6 +23,7 @@ class NvmlSource:
         self._devices = devices
         self._device = together(devices)
         self._turn = 0
+        self._utils: dict[tuple[int, int | None], tuple[float, int | None]] = {}
         self._latest: dict[int, Vitals] = {}
         self._ours: dict[tuple[int, int], bool] = {}
         self._asked_at = 0.0
@@ -57,14 +60,23 @@ class NvmlSource:
             used_bytes=None if memory is None else memory.used,
             device_process_bytes=None if pid is None else self._held(device, pid),
             host_bytes=resident,
-            gpu_util=self._nvml.utilisation(device.index, device.mig),
+            gpu_util=self._utilisation(device),
         )
+
+    def _utilisation(self, device: DeviceInfo) -> int | None:
+        now, key = time.monotonic(), (device.index, device.mig)
+        if key not in self._utils or now - self._utils[key][0] >= _UTIL_S:
+            self._utils[key] = now, self._nvml.utilisation(*key)
+        return self._utils[key][1]
 
     def _held(self, device: DeviceInfo, pid: int) -> int | None:
         """What `pid` and all it started hold; None where one of them holds an amount that the driver does not tell."""
-        listed = self._nvml.processes(device.index, device.mig)
-        ours = [held for one, held in listed.items() if self._is_ours(one, pid)]
-        return None if not ours or None in ours else sum(held for held in ours if held is not None)
+        for kind in PROCESS_KINDS:
+            listed = self._nvml.processes(kind, device.index, device.mig)
+            ours = [held for one, held in listed.items() if self._is_ours(one, pid)]
+            if ours:
+                return None if None in ours else sum(held for held in ours if held is not None)
+        return None
 
     def _is_ours(self, one: int, pid: int) -> bool:
         if one == pid:

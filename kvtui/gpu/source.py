@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kvtui.core.errors import InputError
 from kvtui.gpu import amd, host
-from kvtui.gpu.nvml import GpuLost, Nvml, NvmlMissing, open_nvml
+from kvtui.gpu.nvml import PROCESS_KINDS, GpuLost, Nvml, NvmlMissing, open_nvml
 from kvtui.gpu.nvml_source import NvmlSource
 from kvtui.gpu.reading import MemorySource, Reading
 from kvtui.gpu.samples import DeviceInfo, Member, Vitals
@@ -128,6 +128,7 @@ def _again(nvml: Nvml, device: Member) -> DeviceInfo:
 
 def _holds(nvml: Nvml, device: DeviceInfo, pid: int) -> bool:
     try:
-        return any(host.descends(one, pid) for one in nvml.processes(device.index, device.mig))
+        listed = (one for kind in PROCESS_KINDS for one in nvml.processes(kind, device.index, device.mig))
+        return any(host.descends(one, pid) for one in listed)
     except GpuLost:
         return False

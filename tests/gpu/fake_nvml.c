@@ -1,5 +1,5 @@
-/* A stand-in for libnvidia-ml.so.1. It answers what the file named by KVTUI_FAKE_NVML says, read anew by every
- * call, so that a test can change memory, processes and errors while something is reading them.
+/* A stand-in for libnvidia-ml.so.1. It answers what the file named by KVTUI_FAKE_NVML says, looked at anew by
+ * every call, so that a test can change memory, processes and errors while something is reading them.
  *
  *   count N                        devices
  *   name D TEXT
@@ -25,10 +25,12 @@
  * A line may begin with `at T` (it holds from T on) or `during T U` (from T until before U).
  * Compiled with -DOLD it lacks what drivers before 510 lack.
  */
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,47 +47,70 @@ typedef struct { u64 total, free, used; } memory_v1;
 typedef struct { unsigned version; u64 total, reserved, free, used; } memory_v2;
 typedef struct { unsigned pid; u64 bytes; unsigned gpu_instance, compute_instance; } process_info;
 typedef struct { unsigned gpu, memory; } utilization;
-typedef struct { char text[1 << 16]; char *next; double now; } scenario;
+typedef struct { char *text, *next; double now; } scenario;
 
 static int opened, opened_generation;
 
-static char *next_line(scenario *s) {
-    while (*s->next) {
-        char *line = s->next, *end = strchr(line, '\n');
-        s->next = end ? end + 1 : line + strlen(line);
-        if (end) *end = 0;
-        double from = 0, until = 1e18;
-        int at = 0;
-        if (sscanf(line, "at %lf %n", &from, &at) == 1 || sscanf(line, "during %lf %lf %n", &from, &until, &at) == 2)
-            line += at;
-        if (from <= s->now && s->now < until) return line;
-    }
-    return NULL;
+static int begins(const char *line, const char *word) {
+    size_t n = strlen(word);
+    return !strncmp(line, word, n) && (line[n] == ' ' || !line[n]) ? (int)n : 0;
 }
 
-static void load(scenario *s) {
+/* The next line that holds now, cut to its end in `line`; 0 at the end of the text. */
+static int next_line(scenario *s, char *line, size_t size) {
+    while (*s->next) {
+        char *at = s->next, *end = strchrnul(at, '\n');
+        s->next = *end ? end + 1 : end;
+        double from = -1e18, until = 1e18;
+        if (begins(at, "at")) {
+            from = strtod(at + 2, &at);
+        } else if (begins(at, "during")) {
+            from = strtod(at + 6, &at);
+            until = strtod(at, &at);
+        }
+        if (s->now < from || s->now >= until) continue;
+        at += *at == ' ';
+        size_t n = end > at ? (size_t)(end - at) : 0;
+        if (n >= size) n = size - 1;
+        memcpy(line, at, n);
+        line[n] = 0;
+        return 1;
+    }
+    return 0;
+}
+
+/* The file as it is now; read again only when it was changed or replaced. */
+static scenario load(void) {
+    static __thread char text[1 << 16];
+    static __thread struct stat known;
     const char *path = getenv("KVTUI_FAKE_NVML");
-    int file = path ? open(path, O_RDONLY) : -1;
-    ssize_t n = file < 0 ? 0 : read(file, s->text, sizeof s->text - 1);
-    if (file >= 0) close(file);
-    s->text[n > 0 ? n : 0] = 0;
+    struct stat now;
+    if (!path || stat(path, &now)) {
+        text[0] = 0;
+        known.st_ino = 0;
+    } else if (now.st_ino != known.st_ino || now.st_size != known.st_size
+               || now.st_mtim.tv_sec != known.st_mtim.tv_sec || now.st_mtim.tv_nsec != known.st_mtim.tv_nsec) {
+        int file = open(path, O_RDONLY);
+        ssize_t n = file < 0 ? 0 : read(file, text, sizeof text - 1);
+        if (file >= 0) close(file);
+        text[n > 0 ? n : 0] = 0;
+        known = now;
+    }
     struct timespec clock;
     clock_gettime(CLOCK_MONOTONIC, &clock);
-    char *given = strstr(s->text, "\nepoch "), *fixed = strstr(s->text, "\nnow ");
-    s->now = fixed ? atof(fixed + 5) : given ? clock.tv_sec + clock.tv_nsec / 1e9 - atof(given + 7) : 0;
-    s->next = s->text;
+    char *given = strstr(text, "\nepoch "), *fixed = strstr(text, "\nnow ");
+    double t = fixed ? atof(fixed + 5) : given ? clock.tv_sec + clock.tv_nsec / 1e9 - atof(given + 7) : 0;
+    return (scenario){text, text, t};
 }
 
 static int find(const char *key, long index, char *rest, size_t size) {
-    scenario s;
-    load(&s);
+    scenario s = load();
     int found = 0;
-    char *line;
-    while ((line = next_line(&s))) {
-        char name[64];
-        int at = 0;
-        if (sscanf(line, "%63s %n", name, &at) != 1 || strcmp(name, key)) continue;
-        char *value = line + at;
+    char line[512];
+    while (next_line(&s, line, sizeof line)) {
+        char *value = line + begins(line, key);
+        if (value == line) continue;
+        value += *value == ' ';
         if (index >= 0) {
             char *end;
             if (strtol(value, &end, 10) != index) continue;
@@ -111,18 +136,16 @@ static int generation(void) {
 }
 
 static int fate(const char *call) {
-    scenario s;
-    load(&s);
+    scenario s = load();
     int code = SUCCESS;
-    char *line;
-    while ((line = next_line(&s))) {
-        char what[64], name[128];
-        int value = 0;
-        int n = sscanf(line, "%63s %127s %d", what, name, &value);
-        if (n >= 2 && !strcmp(name, call)) {
-            if (!strcmp(what, "hang")) for (;;) pause();
-            if (n == 3 && !strcmp(what, "error")) code = value;
-        }
+    char line[512];
+    while (next_line(&s, line, sizeof line)) {
+        int hang = begins(line, "hang"), error = begins(line, "error");
+        if (!hang && !error) continue;
+        char *name = line + (hang ? hang : error) + 1;
+        int n = begins(name, call);
+        if (n && hang) for (;;) pause();
+        if (n) code = atoi(name + n);
     }
     return code;
 }
@@ -189,21 +212,19 @@ int nvmlDeviceGetMemoryInfo(void *device, memory_v1 *out) {
 }
 
 static int processes(const char *key, void *device, unsigned *count, process_info *out) {
-    scenario s;
-    load(&s);
+    scenario s = load();
     process_info all[64];
     unsigned n = 0, kept = 0, room = out ? *count : 0;
-    char *line;
-    while ((line = next_line(&s))) {
-        char name[64];
+    char line[512];
+    while (next_line(&s, line, sizeof line)) {
+        int at = begins(line, key);
         long index, pid;
         long long bytes;
-        if (sscanf(line, "%63s %ld %ld %lld", name, &index, &pid, &bytes) != 4) continue;
-        if (strcmp(name, key) || index != INDEX(device)) continue;
-        unsigned at = 0;
-        while (at < n && all[at].pid != (unsigned)pid) at++;
-        if (at == n && n < 64) n++;
-        if (at < 64) all[at] = (process_info){(unsigned)pid, (u64)bytes, ~0u, ~0u};
+        if (!at || sscanf(line + at, "%ld %ld %lld", &index, &pid, &bytes) != 3 || index != INDEX(device)) continue;
+        unsigned slot = 0;
+        while (slot < n && all[slot].pid != (unsigned)pid) slot++;
+        if (slot == n && n < 64) n++;
+        if (slot < 64) all[slot] = (process_info){(unsigned)pid, (u64)bytes, ~0u, ~0u};
     }
     for (unsigned i = 0; i < n; i++) {
         if (all[i].bytes == (u64)-2) continue;

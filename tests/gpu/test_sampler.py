@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import pytest
 
+from kvtui.gpu.host import resident_bytes
 from kvtui.gpu.nvml import GpuLost
 from kvtui.gpu.sampler import Sampler
-from kvtui.gpu.samples import DeviceInfo, Sample, Vitals
+from kvtui.gpu.samples import DeviceInfo, Gap, Level, Sample, Vitals
 from kvtui.gpu.source import HostSource, Reading, open_source
 from tests.gpu.conftest import GIB, Scenario, one_gpu
 
@@ -256,14 +257,198 @@ def test_a_real_process_without_a_gpu() -> None:
     assert record.highest is not None
 
 
-@pytest.mark.parametrize("hz", [10.0])
-def test_sampling_costs_next_to_nothing(hz: float) -> None:
-    """The limit here is wide, for busy machines; the figure itself is in the documentation."""
-    sampler = Sampler(HostSource("no GPU"), hz=hz)
+def test_sampling_costs_next_to_nothing(load_nvml: Callable[[str], None], scenario: Scenario) -> None:
+    """The limits here are wide, for busy machines; `tests.benchmarks.sampler_cost` measures the figures themselves."""
+    scenario(one_gpu(GIB, f"process 0 {os.getpid()} 5", "power 0 1", "throttle 0 4", "pcie 0 1 1"))
+    load_nvml("new")
+    sampler = Sampler(open_source(), hz=10)
     sampler.set_engine(os.getpid())
+    memory = resident_bytes(os.getpid())
     sampler.start()
     began, cpu = time.monotonic(), time.process_time()
-    time.sleep(2)
+    time.sleep(1.5)
     used = (time.process_time() - cpu) / (time.monotonic() - began)
     sampler.stop()
     assert used < 0.05
+    assert (resident_bytes(os.getpid()) or 0) - (memory or 0) < 15 * MIB
+
+
+def test_a_lost_gpu_is_looked_for_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, now = Scripted(), [100.0]
+    sampler = Sampler(source, clock=lambda: now[0])
+    sampler._began = 100.0
+    asked: list[float] = []
+    monkeypatch.setattr(source, "recover", lambda: asked.append(now[0] - 100.0))
+    sampler.take()
+    source.reading = GpuLost("fell off the bus")
+    for _ in range(24):
+        now[0] += 0.125
+        sampler.take()
+    assert sampler.record().lost == 24
+    assert sampler.record().gaps == (Gap(0.125, None, "fell off the bus"),)
+    source.reading = Reading(3 * GIB, None, None)
+    for _ in range(12):
+        now[0] += 0.125
+        sampler.take()
+    assert sampler.record().gaps == (Gap(0.125, 3.125, "fell off the bus"),)
+    assert asked == [0.25, 1.25, 2.25, 3.25], "once a second, and no more once it is back"
+    assert sampler.latest is not None
+    assert sampler.latest.used_bytes == 3 * GIB
+
+
+def test_a_driver_that_was_reloaded_while_it_was_sampled(
+    load_nvml: Callable[[str], None], scenario: Scenario
+) -> None:
+    scenario(one_gpu(GIB, "uuid 0 GPU-a"))
+    load_nvml("new")
+    now = [0.0]
+    sampler = Sampler(open_source(), clock=lambda: now[0])
+    for at, lines in enumerate(((), ("generation 1", "error nvmlInitWithFlags 9"), ("generation 1",))):
+        scenario(one_gpu(GIB + at, "uuid 0 GPU-a", *lines))
+        for _ in range(15):
+            now[0] += 0.1
+            sampler.take()
+    record = sampler.record()
+    (gap,) = record.gaps
+    assert gap.seconds is not None
+    assert 1.0 < gap.seconds < 2.6
+    assert record.lost > 10
+    assert sampler.latest is not None
+    assert sampler.latest.used_bytes == GIB + 2 + GIB // 2, "sampling came back"
+
+
+def test_a_reading_that_came_late_is_a_gap() -> None:
+    source, now = Scripted(), [0.0]
+    sampler = Sampler(source, clock=lambda: now[0])
+
+    def slow(pid: int | None) -> Reading:
+        now[0] += 4.0
+        assert [gap.seconds for gap in sampler.record().gaps] == [None], "seen while it lasts"
+        return Reading(GIB, None, None)
+
+    source.read = slow  # type: ignore[method-assign]
+    sampler.take()
+    assert sampler.record().gaps == (Gap(0.0, 4.0, "the driver did not answer"),)
+    assert sampler.record().lost == 0
+
+
+def test_what_an_engine_keeps_after_each_request() -> None:
+    source, now = Scripted(), [0.0]
+    sampler = Sampler(source, clock=lambda: now[0])
+    sampler.take()
+    sampler.set_engine(7)
+    for n, tokens in enumerate((100, 900, 100)):
+        sampler.phase("decode")
+        source.reading = Reading(9 * GIB, (4 + n) * GIB, None)
+        now[0] += 1
+        sampler.take()
+        sampler.finished(tokens)
+        sampler.phase("idle")
+        sampler.phase("prefill")
+        source.reading = Reading(9 * GIB, (4 + n) * GIB - 1, None)
+        sampler.take()
+        sampler.take()
+    assert sampler.record().levels == tuple(
+        Level(n + 1.0, tokens, (4 + n) * GIB - 1, "process") for n, tokens in enumerate((100, 900, 100))
+    )
+
+
+def test_levels_of_a_run_without_end_are_bounded() -> None:
+    source = Scripted("host")
+    source.reading = Reading(GIB, None, 5)
+    sampler = Sampler(source)
+    sampler.set_engine(7)
+    for tokens in range(5000):
+        sampler.finished(tokens)
+        sampler.take()
+    levels = sampler.record().levels
+    assert 100 < len(levels) <= 256
+    assert levels[0].prompt_tokens == 0
+    assert levels[-1].prompt_tokens > 4900
+
+
+def test_the_conditions_of_one_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, now = Scripted(), [0.0]
+    sampler = Sampler(source, clock=lambda: now[0])
+    hot = Vitals(power_w=300.0, clock_mhz=1500, throttle=("thermal",), pcie_rx=100, pcie_tx=1)
+    cool = Vitals(power_w=200.0, clock_mhz=2500, throttle=(), pcie_rx=200, pcie_tx=1)
+    source.reading = Reading(GIB, None, None, 90)
+
+    def pass_time(phase: str, vitals: Vitals, seconds: float) -> None:
+        sampler.phase(phase)  # type: ignore[arg-type]
+        monkeypatch.setattr(source, "vitals", lambda: vitals)
+        for _ in range(round(seconds * 10)):
+            now[0] += 0.1
+            sampler.take()
+
+    pass_time("prefill", hot, 3.0)
+    window = sampler.window()
+    pass_time("decode", cool, 3.0)
+    pass_time("decode", hot, 1.0)
+    pass_time("idle", hot, 5.0)
+    found = window.close()
+    assert found is not None
+    assert found.throttled is not None
+    ((reason, share),) = found.throttled
+    assert (reason, share) == ("thermal", pytest.approx(0.25, abs=0.13))
+    assert (found.clock_mhz_lowest, found.gpu_util) == (1500, 90)
+    assert found.n_readings == pytest.approx(8, abs=1), "vitals that several samples carry count once"
+    pass_time("decode", hot, 5.0)
+    assert window.close() == found, "nothing is added after its end"
+    record = sampler.record()
+    prefill = record.during("prefill")
+    assert prefill is not None
+    assert prefill.throttled == (("thermal", 1.0),)
+    assert record.during("load") is None
+    assert all(sample.vitals is None for sample in record.series)
+
+
+def test_others_and_several_devices_have_peaks_of_their_own() -> None:
+    source = Scripted()
+
+    def together(used: int, ours: tuple[int | None, int | None]) -> Reading:
+        parts = tuple(Reading(used * GIB // 2, None if o is None else o * GIB, None) for o in ours)
+        held = [o for o in ours if o is not None]
+        return Reading(used * GIB, sum(held) * GIB if held else None, None, devices=parts)
+
+    sampler = Sampler(source)
+    source.reading = together(2, (None, None))
+    sampler.take()
+    sampler.set_engine(7)
+    sampler.phase("decode")
+    for reading in (together(10, (3, 5)), together(12, (6, None)), together(13, (4, 4))):
+        source.reading = reading
+        sampler.take()
+    sampler.phase("idle")
+    source.reading = together(8, (None, None))
+    sampler.take()
+    record = sampler.record()
+    decode, idle = record.peak("decode"), record.peak("idle")
+    assert decode is not None
+    assert idle is not None
+    assert (decode.engine_bytes, decode.per_device) == (8 * GIB, (6 * GIB, 5 * GIB))
+    assert decode.others_bytes == 6 * GIB
+    assert (idle.engine_bytes, idle.per_device, idle.others_bytes) == (6 * GIB, (3 * GIB, 3 * GIB), None)
+    growth = record.others_growth
+    assert growth is not None
+    assert (growth[0], growth[1].phase) == (4 * GIB, "decode")
+    assert record.basis == "process"
+
+
+def test_host_memory_used_as_the_gpus() -> None:
+    source = Scripted("amd")
+    source.reading = Reading(GIB, None, None, gtt_used_bytes=100)
+    sampler = Sampler(source)
+    sampler.take()
+    sampler.set_engine(7)
+    sampler.phase("decode")
+    source.reading = Reading(GIB, None, None, gtt_used_bytes=900)
+    sampler.take()
+    assert sampler.latest is not None
+    assert sampler.latest.gtt_bytes == 800, "growth since the launch"
+    source.reading = Reading(GIB, 5, None, gtt_process_bytes=700, gtt_used_bytes=5000)
+    sampler.take()
+    assert sampler.latest.gtt_bytes == 700, "what is the engine's"
+    growth = sampler.record().gtt_growth
+    assert growth is not None
+    assert (growth[0], growth[1].phase) == (800, "decode")
