@@ -19,6 +19,7 @@ from kvtui.sources.open import open_model
 from kvtui.sources.source import GgufModel, HfModel
 
 if TYPE_CHECKING:
+    from kvtui.commands.budget_engine import Told
     from kvtui.commands.budget_vllm import Served
 
 FITS, OVER = 0, 1
@@ -77,6 +78,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--margin", type=_gib, default=DEFAULT_MARGIN_GIB, metavar="GIB",
         help=f"kept free (default: {DEFAULT_MARGIN_GIB})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ask-engine", metavar="PROGRAM",
+        help="show the dry run of this llama-fit-params beside it (a GGUF file; nothing is allocated)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON document (kvtui.budget/1)")
     add_vllm_options(parser)
@@ -155,13 +160,28 @@ def _run_gguf(args: argparse.Namespace, source: GgufModel) -> int:
     plans = [plan(shape, request) for request in requests]
     card = card_for(args)
     money = money_for(args, card, placement.gpu_bytes) if card else None
+    told: list[Told] = []
+    if args.ask_engine is not None:
+        from kvtui.commands.budget_engine import ask_engine
+
+        layers = (args.n_gpu_layers, args.n_cpu_moe)
+        told = ask_engine(args.ask_engine, source.path, requests, plans, placement, layers)
     if args.json:
-        json_out(document(source, shape, placement, requests, plans, money))
+        made = document(source, shape, placement, requests, plans, money)
+        if told:
+            from kvtui.commands.budget_engine import engine_document
+
+            made["engine"] = engine_document(told)
+        json_out(made)
     else:
         from kvtui.commands.budget_text import text
 
         table = pair_rows(shape, requests[0], money) if money else []
         out(text(source, shape, placement, list(zip(requests, plans, strict=True)), money, table))
+        if told:
+            from kvtui.commands.budget_engine import engine_text
+
+            out("\n".join(engine_text(told)))
     return FITS if all(_acceptable(p, money) for p in plans) else OVER
 
 

@@ -23,6 +23,7 @@ from kvtui.logs.facts import EngineFacts
 
 PROGRAM = "llama-fit-params"
 _PRINT = ("-fitp", "--fit-print")
+_OPTION = re.compile(r"--?[A-Za-z]")
 _LINE = re.compile(r"(\S.{0,63}?) (\d{1,9}) (\d{1,9}) (\d{1,9}) ?")
 _MOST_DEVICES = 64
 _LIMIT_S = 60.0
@@ -63,7 +64,8 @@ class DryRunner:
                 f"{clean(self.program)} has no {_PRINT[1]}",
                 hint="it came to llama.cpp's llama-fit-params in 2026",
             )
-        argv = (*self._server.command(config, 0).argv, option, "on")
+        program, *words = self._server.command(config, 0).argv
+        argv = (program, *_known(words, options), option, "on")
         began = time.monotonic()
         code, said, complaint = _run(argv)
         devices = _read(said)
@@ -71,6 +73,18 @@ class DryRunner:
             why = last_words(complaint, EngineFacts()) or f"it ended with {code} and printed no figures"
             raise StartError("crashed", f"{clean(os.path.basename(self.program))}: {why}")
         return DryRun(self.program, devices, time.monotonic() - began)
+
+
+def _known(words: list[str], options: frozenset[str]) -> list[str]:
+    """`words` without the options that this program does not have (the server's address, say) and their values."""
+    kept: list[str] = []
+    keep = True
+    for word in words:
+        if _OPTION.match(word):
+            keep = word.partition("=")[0] in options
+        if keep:
+            kept.append(word)
+    return kept
 
 
 def _run(argv: tuple[str, ...]) -> tuple[int, str, str]:

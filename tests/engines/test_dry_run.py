@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,19 +52,9 @@ def test_every_device_is_read_with_the_host_last(tmp_path: Path) -> None:
 
 def test_it_is_asked_for_the_very_configuration_with_options_it_knows(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
-    DryRunner(program(tmp_path, f"echo \"$*\" > '{asked}'; echo 'Host 1 2 3 '")).ask(CONFIG)
-    assert asked.read_text().split() == [
-        "-c",
-        "8192",
-        "-ctk",
-        "q8_0",
-        "-ub",
-        "256",
-        "-fit",
-        "off",
-        "-fitp",
-        "on",
-    ]
+    more = replace(CONFIG, extra=("--jinja", "--alias", "x", "--ctx-size=1", "-ub", "-1"))
+    DryRunner(program(tmp_path, f"echo \"$*\" > '{asked}'; echo 'Host 1 2 3 '")).ask(more)
+    assert asked.read_text().strip() == "-c 8192 -ctk q8_0 -ub 256 -fit off --ctx-size=1 -ub -1 -fitp on"
 
 
 @pytest.mark.parametrize(
