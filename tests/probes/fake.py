@@ -95,8 +95,9 @@ class FakeEngine:
         said = self.reply(self.text(prompt[-self.window :] if self.window else prompt))
         for word in stop:
             said = said.split(word)[0]
-        ids = self.tokenize(said, add_special=False, parse_special=False)[:n_predict]
-        text, stop_type = self.text(ids), "word"
+        whole = self.tokenize(said, add_special=False, parse_special=False)
+        ids = whole[:n_predict]
+        text, stop_type = self.text(ids), "limit" if len(whole) > n_predict else "word"
         if ignore_eos:
             ids, stop_type = (ids + [BOS] * n_predict)[:n_predict], "limit"
         room = n_predict if self.slot is None else self.slot - len(prompt) - 1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from threading import Barrier, Event
+from dataclasses import dataclass
+from threading import Barrier, Event, Lock, Semaphore
+from typing import Any
 
 import pytest
 
 from kvtui.core.errors import Cancelled, EngineGone, RequestError
-from kvtui.probes.concurrency import measure_concurrency
+from kvtui.probes.asking import Completion
+from kvtui.probes.concurrency import measure_concurrency, measure_full_pool
 from kvtui.probes.prompt import raw_style
 from tests.probes.fake import DECODE_TPS, FakeEngine
 
@@ -63,3 +66,54 @@ def test_cancelling_before_the_start_sends_nothing() -> None:
     with pytest.raises(Cancelled):
         measure_concurrency(ask, raw_style(ask), 2, 200, 16, cancel=stopped)
     assert ask.requests == []
+
+
+@dataclass
+class Slots:
+    """An engine with `slots` of them: a further request begins when one has ended."""
+
+    engine: FakeEngine
+    slots: int
+    pool: int | None = None
+    """Cells that all slots share; when all that are in work need more, each of them is broken off."""
+    meeting: Barrier | None = None
+    """No request ends before all have begun."""
+
+    def __post_init__(self) -> None:
+        self._free = Semaphore(self.slots)
+        self._asked = 0
+        self._lock = Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
+    def complete(self, prompt: list[int], n_predict: int, **more: Any) -> Completion:
+        with self._free:
+            with self._lock:
+                self._asked += len(prompt) + n_predict
+            answer = self.engine.complete(prompt, n_predict, **more)
+            if self.meeting is not None and len(prompt) > 64:
+                self.meeting.wait(10)
+            if self.pool is not None and self._asked > self.pool and len(prompt) > 64:
+                raise RequestError("Context size has been exceeded.")
+            return answer
+
+
+def test_who_waited_for_a_slot_is_counted() -> None:
+    result = measure_concurrency(Slots(FakeEngine(), 1), raw_style(FakeEngine()), 3, 400, 16, lambda: 7)
+    assert (result.queued, result.failed, result.memory_bytes) == (2, 0, 7)
+    assert len(result.first_token_s) == 3
+    ask = FakeEngine()
+    begun = measure_concurrency(Slots(ask, 3, meeting=Barrier(3)), raw_style(ask), 3, 400, 16)
+    assert (begun.queued, begun.memory_bytes) == (0, None)
+
+
+def test_a_full_pool_breaks_all_and_the_engine_is_asked_again() -> None:
+    ask = FakeEngine()
+    result = measure_full_pool(Slots(ask, 2, 1000, Barrier(2)), raw_style(ask), 2, 1000, 64)
+    assert (result.requested, result.depth, result.answer, result.pool) == (2, 468, 64, 1000)
+    assert result.requested * (result.depth + result.answer) > result.pool > result.depth + result.answer
+    assert (result.failed, set(result.errors)) == (2, {"Context size has been exceeded."})
+    assert result.recovered
+    fine = measure_full_pool(Slots(FakeEngine(), 2, 9000, Barrier(2)), raw_style(FakeEngine()), 2, 1000, 64)
+    assert (fine.failed, fine.errors) == (0, ())

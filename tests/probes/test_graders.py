@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvtui.probes import graders
+from kvtui.probes import graders, matching
 
 NUMBER = graders.number("5926")
 FEE = graders.function("fee", [((9,), 5), ((10,), 5), ((11,), 9)])
 TIMER = graders.tool_call("set_timer", {"minutes": 25})
 MESSAGE = graders.tool_call("send_message", {"to": "Mia", "text": "dinner is ready"})
 LIST = graders.numbered_list(("copper", "glass"), " - ok", "OVER")
+OWN = graders.expectation(("apples", r"/^the answer .* \d+/"))
 
 RIGHT_FEE = "def fee(weight):\n    if weight <= 10:\n        return 5\n    return 9"
 
@@ -30,6 +31,9 @@ RIGHT_FEE = "def fee(weight):\n    if weight <= 10:\n        return 5\n    retur
         (TIMER, ' {"tool": "set_timer", "arguments": {"minutes": 25}}'),
         (TIMER, '```json\n{"arguments": {"minutes": 25.0},\n "tool": "set_timer"}\n``` done'),
         (MESSAGE, '{"tool": "send_message", "arguments": {"to": "mia", "text": "Dinner is ready."}}'),
+        (NUMBER, "<thought>1111? no</thought>5926"),
+        (OWN, "first\nthe answer is 12 apples"),
+        (OWN, "<think>no</think>the answer has 7 apples"),
         (LIST, "1. Copper - ok\n2. Glass - ok\nOVER"),
         (LIST, "\n1. Copper - ok  \n\n2. Glass - ok\nOVER\n"),
     ],
@@ -66,6 +70,11 @@ def test_right(grade: graders.Grader, answer: str) -> None:
         (TIMER, '{"tool": ["set_timer"], "arguments": {"minutes": 25}}', "names no tool"),
         (TIMER, '{"tool": "\\u001b[2Jx", "arguments": {}}', "tool x instead of set_timer"),
         (TIMER, '{"a":' * 100_000, "not valid JSON"),
+        (NUMBER, "<think>5926 or is it", "no number in the answer"),
+        (OWN, "the answer is twelve apples", "misses /^the answer .* \\d+/"),
+        (OWN, "so: the answer is 12 apples", "misses /^the answer .* \\d+/"),
+        (OWN, "the answer is 12 pears", "misses apples"),
+        (OWN, "<think>the answer is 12 apples", "misses apples"),
         (LIST, "", "does not end with OVER"),
         (LIST, "1. Copper - ok\n2. Glass - ok", "does not end with OVER"),
         (LIST, "1. Copper - ok\nOVER", "1 items, not 2"),
@@ -84,3 +93,8 @@ def test_wrong(grade: graders.Grader, answer: str, why: str) -> None:
 def test_no_answer_breaks_a_grader(answer: str) -> None:
     for grade in (NUMBER, FEE, TIMER, MESSAGE, LIST):
         assert grade(answer).isprintable()
+
+
+def test_an_expression_that_never_ends_on_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "_LIMIT_S", 0.3)
+    assert graders.expectation(("/^(a+)+$/",))("a" * 60 + "b") == "/^(a+)+$/ takes too long on this answer"

@@ -10,7 +10,7 @@ import pytest
 from kvtui.core.errors import Cancelled, RequestError
 from kvtui.probes.prompt import raw_style
 from kvtui.probes.results import Timing
-from kvtui.probes.speed import measure_speed, summarise
+from kvtui.probes.speed import clocks_apart, measure_speed, shallow_depth, summarise
 from tests.probes.fake import DECODE_TPS, PROMPT_TPS, FakeEngine, Watcher
 
 TIMING = Timing(1000, 0, 32, 500.0, 20.0, 2.0, 3.6, 2.0, 1.6)
@@ -104,3 +104,46 @@ def test_a_refusal_and_a_cancellation_reach_the_caller() -> None:
     stopped.set()
     with pytest.raises(Cancelled):
         measure_speed(FakeEngine(), raw_style(ask), 100, 8, 1, cancel=stopped)
+
+
+@pytest.mark.parametrize(
+    ("prompt_s", "decode_s", "note"),
+    [
+        (2.0, 1.6, ""),
+        (1.95, 1.55, ""),
+        (2.15, 1.75, ""),
+        (1.5, 1.6, "prefill took 1.50 s by the engine's clock and 2.00 s by ours"),
+        (2.0, 3.2, "decode took 3.20 s by the engine's clock and 1.60 s by ours"),
+    ],
+)
+def test_the_engines_clock_is_held_against_ours(prompt_s: float, decode_s: float, note: str) -> None:
+    timing = replace(TIMING, prompt_s=prompt_s, decode_s=decode_s)
+    assert clocks_apart([timing]) == note
+    assert summarise(1000, 32, [timing]).note == note
+
+
+def test_one_request_read_late_is_no_disagreement_and_small_times_are_not_compared() -> None:
+    late = replace(TIMING, wall_s=9.0)
+    assert clocks_apart([TIMING, late, TIMING]) == ""
+    assert clocks_apart([late, late, TIMING]) != ""
+    assert clocks_apart([replace(TIMING, prompt_s=0.01, first_token_s=0.09, decode_s=1.6, wall_s=1.7)]) == ""
+    assert clocks_apart([]) == ""
+
+
+def test_the_spread_is_from_slowest_to_fastest() -> None:
+    timings = [replace(TIMING, decode_tps=tps, prompt_tps=10 * tps) for tps in (21.0, 19.0, 20.0)]
+    result = summarise(
+        1000, 32, [*timings, replace(TIMING, cached_tokens=900, prompt_tps=1.0, decode_tps=18.0)]
+    )
+    assert (result.decode_range, result.prompt_range) == ((18.0, 21.0), (190.0, 210.0))
+    assert summarise(1000, 32, [TIMING]).decode_range is None
+
+
+def test_a_decode_of_no_length_is_no_rate() -> None:
+    short = replace(TIMING, decode_s=0.05, wall_s=2.05)
+    assert summarise(1000, 32, [short]).note == "decode lasted 0.05 s, too short for a rate to rely upon"
+
+
+@pytest.mark.parametrize(("depth", "shallow"), [(0, None), (2047, None), (2048, 512), (131072, 512)])
+def test_depth_is_held_against_an_empty_context_where_they_differ(depth: int, shallow: int | None) -> None:
+    assert shallow_depth(depth) == shallow

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from kvtui.core.errors import Cancelled, EngineGone, RequestError
+from kvtui.probes.divergence import compare
+from kvtui.probes.own_tasks import OwnTask
 from kvtui.probes.prompt import PromptStyle, chat_style, raw_style
 from kvtui.probes.results import TASK_FAMILIES
 from kvtui.probes.suite import TASKS, Suite
@@ -150,3 +152,71 @@ def test_task_depth_never_overfills_the_slot(styler: Styler) -> None:
 def test_the_answer_is_in_no_raw_prompt_but_the_planted_one() -> None:
     for family, answer in RIGHT.items():
         assert answer.split("\n\n")[0].strip(" #\n") not in RAW[family]  # type: ignore[index]
+
+
+def test_own_tasks_stand_behind_the_same_haystack_or_as_they_are() -> None:
+    ask, watcher = expert(), Watcher()
+    said = dict(RIGHT)
+    ask.reply = lambda prompt: (
+        said.get(family_of(prompt)) or ("all is well" if prompt.endswith("Report.") else "")
+    )
+    own = (
+        OwnTask("graded", "Report.", ("well",)),
+        OwnTask("ungraded", "Tell me."),
+        OwnTask("deep", "Report.", ("missing",), depth=2000),
+        OwnTask("bare", "Report.", depth=0),
+        OwnTask("long", "word " * 500 + "Report."),
+    )
+    results = run_tasks(ask, raw_style(ask), Suite((400, 800), own, usable=4096), progress=watcher)
+    made = {(r.task, r.depth): r for r in results if r.family == "own"}
+    bare, long = (next(r.depth for r in results if r.task == name) for name in ("bare", "long"))
+    assert set(made) == {
+        *((name, depth) for name in ("graded", "ungraded") for depth in (400, 800)),
+        ("deep", 2000),
+        ("bare", bare),
+        ("long", long),
+    }
+    assert (bare, long > 500) == (3, True)
+    assert [made["graded", d].passed for d in (400, 800)] == [True, True]
+    assert [(made["ungraded", d].passed, made["ungraded", d].graded) for d in (400, 800)] == [
+        (True, False)
+    ] * 2
+    assert made["deep", 2000].why == "misses missing"
+    assert all(r.timing and r.timing.prompt_tokens == r.depth for r in results)
+    assert len([r for r in results if r.family != "own"]) == 8
+    prompts = [ask.text(r.prompt) for r in ask.requests]
+    alone = expert()
+    run_tasks(alone, raw_style(alone), Suite((400, 800)))
+    assert {alone.text(r.prompt) for r in alone.requests} <= set(prompts)
+    watcher.check()
+
+
+def test_an_own_task_that_does_not_fit_is_an_error_of_its_own() -> None:
+    ask = expert()
+    own = (OwnTask("long", "word " * 510), OwnTask("wordy", "Report.", answer_tokens=300))
+    results = run_tasks(ask, raw_style(ask), Suite((400,), own, usable=512))
+    assert "leaves no room in 512" in next(r.error for r in results if r.task == "long")
+    assert [r.n_predict for r in ask.requests if r.n_predict > 60] == [512 - 400 - 8]
+    assert all(r.passed for r in results if r.family != "own")
+
+
+def test_reasoning_gets_more_room_once_and_is_named_when_it_eats_that_too() -> None:
+    ask = expert()
+    thought = "<think>" + "hm " * 300 + "</think>"
+    ask.reply = lambda prompt: thought + RIGHT.get(family_of(prompt), "")
+    results = run_tasks(ask, raw_style(ask), Suite((400,), usable=4096))
+    assert [r.passed for r in results] == [True, True, True, True]
+    results = run_tasks(ask, raw_style(ask), Suite((400,), usable=600))
+    assert {(r.passed, r.ate_answer, r.error) for r in results} == {(False, True, "")}
+    assert results[0].why == "reasoning took all 192 tokens, no answer began"
+    results = run_tasks(ask, raw_style(ask), Suite((400,)))
+    assert [r.why for r in results[:1]] == ["reasoning took all 10 tokens, no answer began"]
+
+
+def test_a_second_suite_is_processed_anew_when_it_must_be_fresh() -> None:
+    ask = expert()
+    first = run_tasks(ask, raw_style(ask), Suite((1500,), fresh=True))
+    processed = ask.processed
+    assert run_tasks(ask, raw_style(ask), Suite((1500,), fresh=True)) == first
+    assert ask.processed == 2 * processed
+    assert [d.first_token for d in compare(first, first, first)] == [None] * 4
