@@ -14,6 +14,7 @@ from kvtui.engines.kinds import KINDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvtui.procedure.setup import TuneRequest
     from kvtui.procedure.tune import Tuning
 
 _EPILOG = """\
@@ -34,6 +35,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--engine", metavar="E", help="the kind of engine to drive: " + ", ".join(KINDS))
     parser.add_argument(
         "--engine-bin", metavar="PATH", help="the llama-server to drive (default: $LLAMA_SERVER_BIN, PATH)"
+    )
+    parser.add_argument(
+        "--engine-command",
+        metavar="CMD",
+        help="how a llama-server is started instead: 'numactl -N0 llama-server', or 'docker run --rm --name {name} "
+        "--gpus all -p 127.0.0.1:{port}:{port} -v /models:/models:ro IMAGE'",
+    )
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        type=_assignment,
+        metavar="NAME=VALUE",
+        help="a variable for the engine (may be repeated); LLAMA_ARG_* of your own environment count as asked too",
     )
     parser.add_argument(
         "--preset",
@@ -83,10 +98,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--engine-args",
         default="",
         metavar="ARGS",
-        help="further options for the engine, as one quoted string",
+        help="further options for the engine, as one quoted string (or as they are, behind --)",
     )
+    parser.add_argument("engine_words", nargs="*", metavar="-- OPTIONS", help=argparse.SUPPRESS)
     parser.add_argument(
         "--resume", metavar="SESSION", help="go on with an interrupted session (`last`: the newest)"
+    )
+    parser.add_argument(
+        "--replay",
+        metavar="REPORT",
+        help="do a recorded session again and compare: its report.json, or its name; -m, --engine and --gpu are this "
+        "box's",
+    )
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="with --replay: take over the engine options recorded with it, unasked",
     )
     add_screen_options(parser)
 
@@ -95,38 +122,47 @@ def run(args: argparse.Namespace) -> int:
     """0 done, 1 done with findings, 3 failed, 128+N ended by signal N."""
     if args.resume:
         return work(resume_job(args.resume), args, unattended=False)
+    if args.replay:
+        from kvtui.commands.replaying import replay
+
+        return replay(args, _request(args))
     if not args.model:
         raise InputError("no model given", hint="kvtui tune -m model.gguf, or kvtui demo")
 
     def job(note: Callable[[str], None]) -> Tuning:
-        from kvtui.procedure.setup import TuneRequest, prepare
+        from kvtui.procedure.setup import prepare
 
-        return prepare(
-            TuneRequest(
-                model=args.model,
-                engine=args.engine,
-                engine_bin=args.engine_bin,
-                preset=args.preset,
-                target_context=args.target_context,
-                kv_type=args.kv_type,
-                n_parallel=args.parallel,
-                n_batch=args.batch_size,
-                n_ubatch=args.ubatch_size,
-                n_gpu_layers=args.gpu_layers,
-                n_cpu_moe=args.n_cpu_moe,
-                threads=args.threads,
-                margin_gib=args.margin,
-                reserve_gib=args.reserve,
-                min_decode_tps=args.min_decode,
-                tasks=args.tasks,
-                extra=_words(args.engine_args),
-                gpus=args.gpu,
-                sample_hz=args.sample_hz,
-            ),
-            note,
-        )
+        return prepare(_request(args), note)
 
     return work(job, args, unattended=False)
+
+
+def _request(args: argparse.Namespace) -> TuneRequest:
+    from kvtui.procedure.setup import TuneRequest
+
+    return TuneRequest(
+        model=args.model,
+        engine=args.engine,
+        engine_bin=args.engine_bin,
+        engine_command=args.engine_command,
+        preset=args.preset,
+        target_context=args.target_context,
+        kv_type=args.kv_type,
+        n_parallel=args.parallel,
+        n_batch=args.batch_size,
+        n_ubatch=args.ubatch_size,
+        n_gpu_layers=args.gpu_layers,
+        n_cpu_moe=args.n_cpu_moe,
+        threads=args.threads,
+        margin_gib=args.margin,
+        reserve_gib=args.reserve,
+        min_decode_tps=args.min_decode,
+        tasks=args.tasks,
+        extra=(*_words(args.engine_args), *_options(args.engine_words)),
+        env=tuple(args.env),
+        gpus=args.gpu,
+        sample_hz=args.sample_hz,
+    )
 
 
 def resume_job(name: str) -> Callable[[Callable[[str], None]], Tuning]:
@@ -157,6 +193,23 @@ def _numbers(text: str) -> tuple[int, ...]:
             f"{text!r} is not the number of a GPU, or several with commas between"
         )
     return tuple(int(part) for part in parts)
+
+
+def _options(words: list[str]) -> tuple[str, ...]:
+    """What stands behind `--`."""
+    if words and not words[0].startswith("-"):
+        raise InputError(
+            f"{clean(words[0])}: not an option",
+            hint="the model goes behind -m, the engine's options behind --",
+        )
+    return tuple(words)
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier() or not name.isascii() or clean(value, len(value) + 1) != value:
+        raise argparse.ArgumentTypeError(f"{clean(text, 80)!r} is not NAME=VALUE")
+    return name, value
 
 
 def _layers(text: str) -> int:

@@ -13,8 +13,11 @@ from pathlib import Path
 from kvtui import __version__
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError, ModelFileError, SessionError
+from kvtui.core.secrets import is_secret_name, without_secrets
 from kvtui.core.text import clean
-from kvtui.engines.base import Engine
+from kvtui.engines.base import Command, Engine
+from kvtui.engines.invocation import read_invocation
+from kvtui.engines.reach import take_key
 from kvtui.gpu.samples import DEFAULT_HZ, MAX_HZ, DeviceInfo
 from kvtui.procedure.oracle import Oracle
 from kvtui.procedure.preset import Preset, check_field, in_words, load_preset, with_tasks
@@ -33,11 +36,15 @@ _MOST = 9999
 
 @dataclass(frozen=True, slots=True)
 class TuneRequest:
-    """What the operator gave. None: take the preset's value, or the engine's. `model` None is the demo's model."""
+    """What the operator gave. None: take the preset's value, or the engine's. `model` None is the demo's model.
+
+    `extra` may hold the server's API key: it goes to the engine and its clients, and into no record.
+    """
 
     model: str | None = None
     engine: str | None = None
     engine_bin: str | None = None
+    engine_command: str | None = None
     preset: str = "coding-agent"
     target_context: int | None = None
     kv_type: str | None = None
@@ -52,6 +59,7 @@ class TuneRequest:
     min_decode_tps: float | None = None
     tasks: str | None = None
     extra: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
     gpus: tuple[int, ...] | None = None
     sample_hz: float = DEFAULT_HZ
 
@@ -64,6 +72,19 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
     plan = with_options(load_preset(request.preset), request)
     if request.tasks is not None:
         plan = with_tasks(plan, request.tasks)
+    return begin(request, plan, note)
+
+
+def begin(
+    request: TuneRequest,
+    plan: Preset,
+    note: Note,
+    *,
+    header_sha256: str | None = None,
+    like: RunConfig | None = None,
+) -> Tuning:
+    """A new session that follows `plan`. With `header_sha256` the model file must have that header; with `like` the
+    session's base is that configuration, for this model and these GPUs. Raises what `prepare` raises."""
     if not 1 <= request.sample_hz <= MAX_HZ:
         raise InputError(f"--sample-hz: {in_words(request.sample_hz)} is not a number from 1 to {MAX_HZ:.0f}")
     model = request.model
@@ -72,7 +93,9 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
 
         note("assembling the demo model (once)")
         model = str(demo_model())
-    engine = choose_engine(request)
+    extra, api_key = take_key(request.extra)
+    request = replace(request, extra=extra)
+    engine = choose_engine(request, api_key)
     place = local_gguf(model)
     path = place.path
     for told in place.notes:
@@ -86,6 +109,11 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
     oracle = Oracle.read(path)
     if not oracle.header.n_layer:
         raise ModelFileError(path, "not a language model: its header names no layers")
+    if header_sha256 is not None and oracle.header.header_sha256 != header_sha256:
+        raise InputError(
+            f"{clean(path)}: not the model file that was recorded (another header)",
+            hint="give the same file with -m",
+        )
     note("asking the engine what it can do")
     abilities = engine.abilities()
     offered = abilities.cache_types
@@ -96,7 +124,10 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
         )
     device = device_info(request.gpus)
     named = model if engine.traits.model_is_tag else path
-    base = engine.traits.tied(base_config(request, plan, named, device))
+    base = base_config(request, plan, named, device)
+    if like is not None:
+        base = replace(like, model=base.model, env=(*base.env, *like.env))
+    base = engine.traits.tied(base)
     started = SessionStarted(
         at=now(),
         session=new_session_id(),
@@ -106,15 +137,19 @@ def prepare(request: TuneRequest, note: Note) -> Tuning:
         model=model_info(path, oracle, shown),
         engine=EngineInfo(
             label=engine.label,
-            program=engine.command(base, 0).argv[:1],
+            program=_program(request, engine.command(base, 0)),
             version=abilities.version,
             build=abilities.build,
             commit=abilities.commit,
+            compiler=abilities.compiler,
+            target=abilities.target,
+            backends=abilities.backends,
+            cache_types=abilities.cache_types,
             kind=engine.traits.kind,
         ),
         host=host_info(),
         device=device,
-        command_line=tuple(clean(a) for a in sys.argv),
+        command_line=tuple(clean(a) for a in without_secrets(sys.argv)),
         sample_hz=request.sample_hz,
     )
     return Tuning(SessionStore.create(started), engine, oracle)
@@ -187,12 +222,25 @@ def with_options(plan: Preset, request: TuneRequest) -> Preset:
     return plan
 
 
-def choose_engine(request: TuneRequest) -> Engine:
+def _program(request: TuneRequest, command: Command) -> tuple[str, ...]:
+    """The words by which the engine is found again: a program, or the command that starts one."""
+    if request.engine_command is None:
+        return command.argv[:1]
+    return read_invocation(request.engine_command).words
+
+
+def choose_engine(request: TuneRequest, api_key: str | None = None) -> Engine:
     """The operator's engine; the demo always takes the embedded one unless another is named."""
     from kvtui.engines.find import engine_of
 
-    demo = request.model is None and request.engine is None and request.engine_bin is None
-    return engine_of("embedded" if demo else request.engine, request.engine_bin)
+    given = (request.model, request.engine, request.engine_bin, request.engine_command)
+    demo = all(value is None for value in given)
+    if request.engine_command is not None:
+        if request.engine_bin is not None:
+            raise InputError("--engine-bin and --engine-command: give one of them")
+        words = read_invocation(request.engine_command).words
+        return engine_of(request.engine, None, command=words, api_key=api_key)
+    return engine_of("embedded" if demo else request.engine, request.engine_bin, api_key=api_key)
 
 
 def same_engine(started: SessionStarted) -> Engine:
@@ -200,6 +248,8 @@ def same_engine(started: SessionStarted) -> Engine:
     from kvtui.engines.find import engine_of
 
     program = started.engine.program[0] if started.engine.program else None
+    if len(started.engine.program) > 1:
+        return engine_of(started.engine.kind, None, command=started.engine.program)
     kind = started.engine.kind or ("embedded" if "embedded" in started.engine.label else "llama-server")
     return engine_of(kind, program)
 
@@ -221,8 +271,19 @@ def base_config(request: TuneRequest, plan: Preset, model: str, device: DeviceIn
         threads=request.threads,
         prefix_reuse=plan.prefix_reuse,
         extra=request.extra,
-        env=() if request.gpus is None else visible_gpus(device),
+        env=_environment(request, device),
     )
+
+
+def _environment(request: TuneRequest, device: DeviceInfo) -> tuple[tuple[str, str], ...]:
+    """What is set for the engine on top of our own environment. Raises InputError for a secret: this is recorded."""
+    for name, _ in request.env:
+        if is_secret_name(name):
+            raise InputError(
+                f"--env {clean(name, 80)}: a secret would be kept in the session",
+                hint="set it in kvtui's own environment, which the engine inherits",
+            )
+    return (*(() if request.gpus is None else visible_gpus(device)), *request.env)
 
 
 def model_info(path: str, oracle: Oracle, shown: str) -> ModelInfo:

@@ -13,7 +13,7 @@ from kvtui.procedure.execute import Execution
 from kvtui.procedure.live import Decider, Observer
 from kvtui.procedure.next_action import next_action
 from kvtui.procedure.oracle import Oracle
-from kvtui.procedure.situation import Close, Finish, Launch, Offer, Situation, Skip
+from kvtui.procedure.situation import Action, Close, Finish, Launch, Offer, Situation, Skip
 from kvtui.session import events as ev
 from kvtui.session.records import Recommendation, Verdict
 from kvtui.session.state import SessionState
@@ -21,12 +21,20 @@ from kvtui.session.store import SessionStore, now
 
 
 class Tuning:
-    """One session being worked on. `run` is called once, from a thread that lives as long as the work."""
+    """One session being worked on. `run` is called once, from a thread that lives as long as the work. `choose` says
+    what comes next."""
 
-    def __init__(self, store: SessionStore, engine: Engine, oracle: Oracle) -> None:
+    def __init__(
+        self,
+        store: SessionStore,
+        engine: Engine,
+        oracle: Oracle,
+        choose: Callable[[Situation], Action] = next_action,
+    ) -> None:
         self.store = store
         self.engine = engine
         self.oracle = oracle
+        self.choose = choose
 
     def run(self, observer: Observer, decider: Decider, cancel: Flag) -> SessionState:
         """Go on from what is recorded to the verdict. The engine is ended before this returns or raises.
@@ -46,7 +54,7 @@ class Tuning:
             observer.event(event, self.store.append(event))
 
         sit = Situation.of(self.store.state, self.oracle, self.engine)
-        action = next_action(sit)
+        action = self.choose(sit)
         step = self.store.state.current_step
         if step is not None and not step.started and not isinstance(action, Finish):
             tell(ev.StepStarted(now(), step.number))

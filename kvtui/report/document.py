@@ -24,8 +24,8 @@ measured or not proven is null, never 0. `line` is a line of that run's log, nul
 
 One run:
 
-    run, step, purpose, outcome, counts, interrupted, reason, failure, exit_code, started_at, finished_at, wall_s,
-    engine_s, load_s
+    run, step, purpose, subject, outcome, counts, interrupted, reason, failure, exit_code, started_at, finished_at,
+    wall_s, engine_s, load_s
     change      variable, option, before, after, against_run: null for the first run
     moved       [variable, before, after]              actual settings against that run; `hidden`: those not meant to
     quantization, weight_quant, kv_types_asked, kv_types
@@ -44,7 +44,12 @@ One run:
     breakdown   total_bytes, weights_bytes, kv_bytes, compute_bytes, other_bytes, others_bytes, free_bytes, proven
     spill       kv_host_bytes, layers_on_cpu
     recall      [depth, found, total, seconds, needles [position, token_offset, expected, answer, found]]
-    tasks       [task, family, depth, passed, why, error, generated_tokens, text]
+    tasks       [task, family, depth, passed, why, error, generated_tokens, tokens, text, timing]
+    prompts, prompts_reason                            `chat`: the model's own template, `raw`: plain prompts
+    repeated    [like tasks]                           the same outputs asked for once more
+    full_pool   [requested, depth, answer, pool, failed, errors, recovered, seconds]
+    stability   [depth, n_decode, asked, start_bytes, requests [timing, memory_bytes, error], seconds]
+    facts       everything that the engine's log proves, with its lines (kvtui.logs.facts.EngineFacts)
     concurrency [requested, depth, failed, errors, decode_tps, seconds]
     quality     baseline_run, identical, total, regressed, baseline_failed, divergences [task, depth, identical,
                 first_token, baseline_tokens, passed, baseline_passed]: null without a baseline

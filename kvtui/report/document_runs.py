@@ -25,6 +25,7 @@ def run_document(session: SessionFacts, run: RunFacts) -> dict[str, Any]:
         "run": record.number,
         "step": record.step,
         "purpose": record.purpose,
+        "subject": record.subject,
         "outcome": record.outcome,
         "counts": record.counts,
         "interrupted": record.interrupted,
@@ -46,6 +47,7 @@ def run_document(session: SessionFacts, run: RunFacts) -> dict[str, Any]:
         "follow": record.follow,
         "missing": to_builtins(record.missing),
         "sampling": {"temperature": record.temperature, "seed": record.seed},
+        "facts": to_builtins(record.facts),
     }
 
 
@@ -132,6 +134,11 @@ def _measured(run: RunFacts) -> dict[str, Any]:
         "recall": [_recall(r) for r in record.recalls],
         "tasks": [_task(t) for t in record.tasks],
         "concurrency": to_builtins(record.concurrency),
+        "full_pool": to_builtins(record.full_pool),
+        "stability": to_builtins(record.stability),
+        "repeated": [_task(t) for t in record.repeated],
+        "prompts": record.prompts or None,
+        "prompts_reason": record.prompts_reason,
         "quality": _quality(run),
         "findings": to_builtins(record.findings),
         "failures": to_builtins(record.facts.failures),
@@ -162,7 +169,7 @@ def _recall(result: RecallResult) -> dict[str, Any]:
 
 
 def _task(result: TaskResult) -> dict[str, Any]:
-    return {**without(result, "tokens"), "generated_tokens": len(result.tokens)}
+    return {**without(result, "choices"), "generated_tokens": len(result.tokens)}
 
 
 def _quality(run: RunFacts) -> dict[str, Any] | None:

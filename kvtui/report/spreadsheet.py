@@ -1,8 +1,8 @@
 """A session as CSV (RFC 4180, UTF-8, a head, one row a run) for a spreadsheet.
 
-Columns are the keys of one run in `kvtui.report/1` (see kvtui.report.document), a dot between a key and the key in
-it, behind the session's own: `session`, `session_started_at`, `kvtui`, `host.*`. They are only ever added, at the
-end. What has no fixed number of items (speeds, recall, tasks, findings, checks, ..) is one cell of JSON. Empty: not
+Columns are the keys of one run in `kvtui.report/1` (see kvtui.report.document) but `facts`, a dot between a key and
+the key in it, behind the session's own: `session`, `session_started_at`, `kvtui`, `host.*`. They are only ever added.
+What has no fixed number of items (speeds, recall, tasks, findings, checks, ..) is one cell of JSON. Empty: not
 measured, not proven, or not so. Text that a spreadsheet would take for a formula (`=`, `+`, `-`, `@`, tab and line
 break first) has an apostrophe before it; numbers are numbers.
 """
@@ -18,8 +18,8 @@ from kvtui.report.document import document
 from kvtui.session.state import SessionState
 
 _GROUPS = {
-    "": "run step purpose outcome counts interrupted reason failure exit_code started_at finished_at wall_s engine_s "
-    "load_s quantization weight_quant kv_types_asked kv_types device driver cuda engine build commit",
+    "": "run step purpose subject outcome counts interrupted reason failure exit_code started_at finished_at wall_s "
+    "engine_s load_s quantization weight_quant kv_types_asked kv_types device driver cuda engine build commit",
     "change": "variable option before after against_run",
     "model": "file_name file_bytes header_sha256",
     "context": "asked allocated per_slot used",
@@ -37,8 +37,8 @@ _GROUPS = {
     "spill": "kv_host_bytes layers_on_cpu",
     "sampling": "temperature seed",
     "quality": "baseline_run identical total regressed baseline_failed divergences",
-    "  ": "moved hidden side_contexts speeds recall tasks concurrency checks findings failures missing config argv env "
-    "command follow",
+    "  ": "moved hidden side_contexts speeds recall tasks repeated concurrency full_pool stability prompts "
+    "prompts_reason checks findings failures missing config argv env command follow",
 }
 _RUN = tuple(
     f"{group.strip()}.{name}".lstrip(".") for group, names in _GROUPS.items() for name in names.split()

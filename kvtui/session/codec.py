@@ -82,12 +82,13 @@ def decode_foreign(line: bytes) -> Event | None:
     (line breaks stay), and numbers within 64 bits, beyond which they are no floats. Raises what `decode` raises."""
     document = _document(line)
     try:
-        return _event(_harmless(document))
+        return _event(harmless(document))
     except RecursionError as error:
         raise SessionError("damaged event: nested too deeply") from error
 
 
-def _harmless(value: Any, key: str = "") -> Any:
+def harmless(value: Any, key: str = "") -> Any:
+    """A JSON document of somebody else's: text without control sequences, whole numbers within 64 bits."""
     if isinstance(value, str):
         if key in _EXACT or value.isprintable():
             return value
@@ -95,8 +96,8 @@ def _harmless(value: Any, key: str = "") -> Any:
     if type(value) is int:
         return max(-_MAX_INT, min(value, _MAX_INT))
     if isinstance(value, dict):
-        return {name: _harmless(item, key if key in _EXACT else name) for name, item in value.items()}
-    return [_harmless(item, key) for item in value] if isinstance(value, list) else value
+        return {name: harmless(item, key if key in _EXACT else name) for name, item in value.items()}
+    return [harmless(item, key) for item in value] if isinstance(value, list) else value
 
 
 def _document(line: bytes) -> Any:
