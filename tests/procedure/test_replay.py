@@ -62,7 +62,7 @@ def test_other_measurements_do_not_change_what_is_run(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("runs", "said"), [(3, "not run in the session that"), (4, "the procedure would go on with")]
+    ("runs", "said"), [(3, "not run in the session that"), (5, "the procedure would go on with")]
 )
 def test_a_session_that_was_cut_short_is_replayed_as_far_as_it_went(
     runs: int, said: str, monkeypatch: pytest.MonkeyPatch
