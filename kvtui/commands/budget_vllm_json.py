@@ -59,11 +59,18 @@ def _notes(served: Served) -> list[str]:
 
 
 def _cache(group: Group, pages: Pages, served: Served) -> dict[str, Any]:
-    blocks = group.blocks(served.contexts[0], pages.in_flight) * served.sequences
+    kept = "fp8" if served.config.kv_fp8 else served.config.dtype
+    each = group.blocks(served.contexts[0], pages.in_flight)
+    blocks = each * served.sequences
     return {
         "kind": group.kind,
         "layers": group.layers - group.padding,
-        "cells": blocks * group.block_size,
+        "cells": each * group.block_size,
+        "streams": served.sequences,
+        "type_k": kept,
+        "type_v": None if group.kind == "latent" else kept,
+        "k_bytes": None,
+        "v_bytes": None,
         "blocks": blocks,
         "bytes": blocks * pages.bytes_per_block,
     }

@@ -79,10 +79,23 @@ def parse_tag(name: str) -> Tag | None:
 
 def stores() -> list[str]:
     """Where Ollama keeps models here: OLLAMA_MODELS, the operator's own folder, that of the service."""
+    return [path for path in _candidates() if os.path.isdir(path)]
+
+
+def _candidates() -> list[str]:
     named = os.environ.get("OLLAMA_MODELS")
-    candidates = [named] if named else []
-    candidates += [os.path.expanduser("~/.ollama/models"), SERVICE_STORE]
-    return [path for path in dict.fromkeys(candidates) if os.path.isdir(path)]
+    own = os.path.expanduser("~/.ollama/models")
+    return list(dict.fromkeys([*([named] if named else []), own, SERVICE_STORE]))
+
+
+def _closed(store: str) -> bool:
+    """Whether a store is there, or may be, that this user must not read."""
+    manifests = os.path.join(store, "manifests")
+    try:
+        os.stat(manifests)
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return not os.access(manifests, os.R_OK | os.X_OK)
 
 
 def is_store(folder: str) -> bool:
@@ -198,6 +211,6 @@ def missing(tag: Tag) -> InputError:
     """Why a tag was not found."""
     places = stores()
     where = ", ".join(clean(p) for p in places) or "no store of Ollama is on this machine"
-    return InputError(
-        f"{tag.short}: no such file, and not among Ollama's models ({where})", hint=f"ollama pull {tag.short}"
-    )
+    closed = [clean(path) for path in _candidates() if _closed(path)]
+    hint = f"{closed[0]} may not be read by this user" if closed else f"ollama pull {tag.short}"
+    return InputError(f"{tag.short}: no such file, and not among Ollama's models ({where})", hint=hint)

@@ -17,7 +17,7 @@ from kvtui.sources.files import json_object, listing, read_json
 
 INDEX = "model.safetensors.index.json"
 _MAX_FILES = 1024
-_MAX_HEADER = 100 << 20  # the format's own limit
+_MAX_HEADER = 32 << 20  # of the largest models, a few MiB
 _REPEATED = ("consolidated", "original")  # the same weights once more, in another layout
 
 

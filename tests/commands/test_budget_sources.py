@@ -117,8 +117,11 @@ def test_the_document_of_a_hugging_face_model(capsys: pytest.CaptureFixture[str]
         "n_ctx_train": 131072, "weights_bytes": 15 * GIB, "exactness": "exact", "notes": [],
     }  # fmt: skip
     assert made["caches"] == [
-        {"kind": "full", "layers": 32, "cells": 16384, "blocks": 1024, "bytes": 2 * GIB},
-    ]
+        {
+            "kind": "full", "layers": 32, "cells": 16384, "streams": 1, "type_k": "bfloat16", "type_v": "bfloat16",
+            "k_bytes": None, "v_bytes": None, "blocks": 1024, "bytes": 2 * GIB,
+        },
+    ]  # fmt: skip
     assert (made["n_ctx"], made["kv_bytes"], made["refused"]) == (16384, 2 * GIB, None)
     money = made["budget"]
     assert money["kv_budget_bytes"] == money["usable_bytes"] - money["weights_bytes"] - GIB

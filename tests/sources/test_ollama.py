@@ -77,6 +77,13 @@ def test_the_first_store_that_has_a_tag_counts(
     assert caught.value.hint == "ollama pull d:latest"
 
 
+def test_a_store_that_may_not_be_read_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ollama.os, "access", lambda *_: False)
+    with pytest.raises(InputError) as caught:
+        local_gguf("d")
+    assert caught.value.hint == f"{store.root} may not be read by this user"
+
+
 def test_damaged_stores_are_named(store: Store) -> None:
     whole = store.layer("model", SMALL)
     gone = {**whole, "digest": "sha256:" + "0" * 64}
