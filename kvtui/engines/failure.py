@@ -37,5 +37,10 @@ def last_words(log: str, facts: EngineFacts) -> str:
         return clean(facts.failures[0].text, _LIMIT)
     lines = [line for line in map(str.strip, log.splitlines()) if line]
     errors = [line for line in lines if (m := _PREFIX.match(line)) and m["level"] == "E "]
-    troubled = errors or [line for line in lines[-20:] if _TROUBLE.search(line)] or lines[-1:]
+    troubled = errors or [line for line in lines[-20:] if _is_trouble(line)] or lines[-1:]
     return clean(_PREFIX.sub("", troubled[0]), _LIMIT) if troubled else ""
+
+
+def _is_trouble(line: str) -> bool:
+    """Ollama's records say themselves when they are none, whatever they quote."""
+    return _TROUBLE.search(line) is not None and "level=INFO" not in line

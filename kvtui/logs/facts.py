@@ -23,7 +23,8 @@ class CacheFacts:
     """One KV cache as its `size =` line proves it. `cells` are per stream; the MiB include all streams.
 
     `kind`: `full` (the only cache), `non-SWA`, `SWA`, `indexer`, `recurrent`, .. A recurrent cache has the
-    `*_r` and `*_s` fields instead of K and V.
+    `*_r` and `*_s` fields instead of K and V. `digit_mib` is what the last digit of `size_mib` is worth, None for the
+    two decimals of llama.cpp.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class CacheFacts:
     type_s: str | None = None
     s_mib: float | None = None
     line: int | None = None
+    digit_mib: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ class ContextFacts:
         """All caches of this context together, None when the log shows none."""
         sizes = [c.size_mib for c in self.caches if c.size_mib is not None]
         return sum(sizes) if sizes else None
+
+    @property
+    def kv_rounding_mib(self) -> float:
+        """How far `kv_mib` may be from what was allocated because sizes are printed with few digits."""
+        return sum((c.digit_mib or 0.01) / 2 for c in self.caches if c.size_mib is not None)
 
 
 @dataclass(frozen=True, slots=True)

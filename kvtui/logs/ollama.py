@@ -274,6 +274,7 @@ def _from_command(d: Draft, found: dict[str, Any]) -> None:
     found["num_parallel"] = command.get("n_parallel", d.memory.get("parallel"))
     found["flash_attn"] = {"on": True, "off": False}.get(command.get("flash_attn", ""))
     found["kv_type"] = command.get("kv_type")
+    found["num_batch"] = command.get("n_batch")
     on_gpu, total = d.memory.get("estimate", (None, None))
     found["layers_total"] = d.memory.get("model_layers", total)
     found["layers_gpu"] = 0 if command.get("n_gpu_layers") == 0 else on_gpu
@@ -285,6 +286,8 @@ def _from_request(d: Draft, found: dict[str, Any]) -> None:
         size, parallel = request.get("KvSize", ""), request.get("Parallel", "")
         found["n_ctx"] = int(size) if size.isdigit() else found["n_ctx"]
         found["num_parallel"] = int(parallel) if parallel.isdigit() else found["num_parallel"]
+        batch = request.get("BatchSize", "")
+        found["num_batch"] = int(batch) if batch.isdigit() else found["num_batch"]
         found["flash_attn"] = _FLASH.get(request.get("FlashAttention", "").lower())
         if d.memory.get("committed") and "GPULayers" in request:
             found["layers_gpu"] = sum(int(n) for n in _LAYERS.findall(request.get("GPULayers", "")))

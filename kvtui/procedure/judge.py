@@ -191,7 +191,7 @@ def _forecast(run: RunRecord) -> list[Finding]:
     kv = run.facts.main.kv_mib if run.facts.main else None
     if run.forecast is None or run.forecast.kv_bytes is None or kv is None or run.facts.main is None:
         return []
-    rounding = 0.0051 * MIB * max(1, len(run.facts.main.caches))
+    rounding = (run.facts.main.kv_rounding_mib + 0.0001) * MIB
     error = kv * MIB - run.forecast.kv_bytes
     if abs(error) <= rounding:
         return []

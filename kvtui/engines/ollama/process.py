@@ -21,6 +21,7 @@ from kvtui.engines.process import EngineProcess
 from kvtui.engines.watch import Quiet
 from kvtui.gpu import host
 from kvtui.logs.facts import EngineFacts
+from kvtui.logs.terms import in_common_terms
 
 _POLL_S = 0.1
 _QUIET_S = 120.0
@@ -63,8 +64,8 @@ class OllamaProcess:
         return self._daemon.log_path
 
     def facts(self) -> EngineFacts:
-        """What the log proves up to now."""
-        return self._daemon.facts()
+        """What the log proves up to now, in the same terms for every era."""
+        return in_common_terms(self._daemon.facts())
 
     def exit_code(self) -> int | None:
         """The daemon's; None while it runs."""
