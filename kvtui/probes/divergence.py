@@ -155,6 +155,13 @@ def _name(divergence: Divergence) -> str:
     return f"{divergence.task}@{divergence.depth}"
 
 
+def brief(summary: Summary) -> str:
+    """How many outputs are identical and what became of the verdicts, in a few words."""
+    if not summary.usable:
+        return "no conclusion about KV"
+    return f"{summary.identical} of {summary.usable} outputs identical, {_verdicts_in_words(summary)}"
+
+
 def in_words(summary: Summary) -> str:
     """The summary in one line, what cannot be concluded included."""
     if not summary.total:

@@ -90,9 +90,3 @@ def slope_bytes(levels: Sequence[int | None]) -> float | None:
         (later - earlier) / (j - i) for at, (i, earlier) in enumerate(known) for j, later in known[at + 1 :]
     ]
     return median(slopes) if slopes else None
-
-
-def growth(result: StabilityResult) -> float | None:
-    """Bytes per request by which the engine's idle level rises. The first request is left out: what it allocates
-    (graphs, workspaces for this depth) is kept and not allocated again."""
-    return slope_bytes([request.memory_bytes for request in result.requests])

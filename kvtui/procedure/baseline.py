@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvtui.probes.divergence import compare, summarise
 from kvtui.probes.results import TaskResult
 from kvtui.procedure.situation import Action, Close, ProbePlan, Situation
 from kvtui.session.state import RunRecord
@@ -69,11 +70,17 @@ def _propose(sit: Situation, context: int) -> Action:
 
 def failed(tasks: tuple[TaskResult, ...]) -> tuple[str, ...]:
     """The tasks of a run that did not pass, as task@depth."""
-    return tuple(f"{t.task}@{t.depth}" for t in tasks if not t.passed)
+    return tuple(f"{t.task}@{t.depth}" for t in tasks if t.graded and not t.passed)
 
 
 def summary(run: RunRecord) -> str:
     """One line for the checklist."""
     bad = failed(run.tasks)
-    kept = f"{len(run.tasks)} outputs kept, {len(run.tasks) - len(bad)} tasks pass"
-    return f"{kept}; not blamed on KV later: {', '.join(bad)}" if bad else kept
+    graded = [t for t in run.tasks if t.graded]
+    parts = [f"{len(run.tasks)} outputs kept, {sum(t.passed for t in graded)} of {len(graded)} tasks pass"]
+    if bad:
+        parts.append(f"not blamed on KV later: {', '.join(bad)}")
+    differing = summarise(compare(run.tasks, run.tasks, run.repeated)).not_repeated
+    if differing:
+        parts.append(f"do not repeat, nothing is concluded from them: {', '.join(differing)}")
+    return "; ".join(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvtui.core.config import RunConfig
+from kvtui.probes.divergence import Summary, summarise
 from kvtui.probes.divergence import compare as diverge
 from kvtui.probes.results import Divergence
 from kvtui.procedure.actual import VOIDING, actual_settings, follows
@@ -29,7 +30,8 @@ class Quality:
     """What a run's outputs are worth against the f16 baseline of the same session.
 
     `regressed` names task@depth that passed at the baseline and fails now; `baseline_failed` those that failed
-    there already, which say nothing about KV.
+    there already, which say nothing about KV. Outputs that the baseline did not repeat are in neither: `summary` names
+    them, and says what all divergences come to.
     """
 
     baseline_run: int
@@ -39,6 +41,7 @@ class Quality:
     recall_found: int | None
     recall_total: int | None
     baseline_recall_found: int | None
+    summary: Summary
 
     @property
     def identical(self) -> int:
@@ -91,18 +94,18 @@ def quality(state: SessionState, run: RunRecord) -> Quality | None:
     base = baseline_of(state)
     if base is None or base.number == run.number or not run.tasks:
         return None
-    divergences = diverge(base.tasks, run.tasks)
-    regressed = tuple(f"{d.task}@{d.depth}" for d in divergences if d.baseline_passed and not d.passed)
-    failed = tuple(f"{d.task}@{d.depth}" for d in divergences if not d.baseline_passed)
+    divergences = diverge(base.tasks, run.tasks, base.repeated)
+    summary = summarise(divergences)
     depths = {r.depth: r for r in base.recalls}
     mine = next((r for r in run.recalls if r.depth in depths), None)
     theirs = depths[mine.depth] if mine else None
     return Quality(
         baseline_run=base.number,
         divergences=divergences,
-        regressed=regressed,
-        baseline_failed=failed,
+        regressed=summary.lost,
+        baseline_failed=summary.baseline_failed,
         recall_found=mine.found if mine else None,
         recall_total=len(mine.needles) if mine else None,
         baseline_recall_found=theirs.found if theirs else None,
+        summary=summary,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvtui.core.units import signed_size
+from kvtui.probes.divergence import brief
 from kvtui.procedure.baseline import task_probes
 from kvtui.procedure.compare import baseline_of, quality
 from kvtui.procedure.rules import BY_ID
@@ -160,5 +161,5 @@ def summary(sit: Situation, run: RunRecord) -> str:
     if saved is not None:
         parts.append(f"KV {signed_size(saved)}")
     if found is not None:
-        parts.append(f"{found.identical} of {found.total} outputs identical, no verdict lost")
+        parts.append(brief(found.summary))
     return ", ".join(parts)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from kvtui.core.units import GIB, MIB, rate, size
 from kvtui.probes.results import RecallResult
+from kvtui.probes.stability import slope_bytes
 from kvtui.procedure.compare import baseline_of, is_full_precision, quality
 from kvtui.procedure.preset import Preset
 from kvtui.procedure.speeds import CLIFF, share_of_expected
@@ -95,19 +96,12 @@ def _concurrency(state: SessionState, plan: Preset, run: RunRecord) -> Stability
 
 
 def growth_per_request(run: RunRecord) -> int | None:
-    """Bytes by which the engine grew with each repeated request at the end of `run`, by least squares.
+    """Bytes by which the engine grew with each repeated request at the end of `run`.
 
     The first request allocates what the load did not and is left out; None with fewer than two levels after it.
     """
-    levels = [
-        r.memory_bytes for s in run.stability[-1:] for r in s.requests[1:] if r.memory_bytes is not None
-    ]
-    n = len(levels)
-    if n < 2:
-        return None
-    middle, mean = (n - 1) / 2, sum(levels) / n
-    rise = sum((i - middle) * (level - mean) for i, level in enumerate(levels))
-    return round(rise / sum((i - middle) ** 2 for i in range(n)))
+    slope = slope_bytes([r.memory_bytes for s in run.stability[-1:] for r in s.requests[1:]])
+    return None if slope is None else round(slope)
 
 
 def _repeats(state: SessionState, plan: Preset, run: RunRecord) -> Stability | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvtui.probes.divergence import compare, first_difference, in_words, summarise
+from kvtui.probes.divergence import brief, compare, first_difference, in_words, summarise
 from kvtui.probes.results import Choice, Divergence, TaskResult
 
 
@@ -124,6 +124,7 @@ def test_a_lost_verdict_is_named() -> None:
     made = summarise(compare(base, [result("a", 100, (3,), passed=False), result("b", 100, (2,))], base))
     assert (made.conclusion, made.lost, made.gained) == ("verdicts", ("a@100",), ("b@100",))
     assert in_words(made).endswith("verdicts lost: a@100")
+    assert brief(made) == "1 of 2 outputs identical, verdicts lost: a@100"
 
 
 def test_nothing_is_concluded_from_what_does_not_repeat() -> None:
@@ -138,6 +139,7 @@ def test_nothing_is_concluded_from_what_does_not_repeat() -> None:
     none = summarise(compare(base, other, [result("a", 100, (9,)), result("b", 100, (9,))]))
     assert none.conclusion == "none"
     assert in_words(none).endswith("; no conclusion about KV")
+    assert brief(none) == "no conclusion about KV"
 
 
 def test_a_baseline_that_fails_everything_gives_no_conclusion() -> None:
