@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kvtui.core.units import GIB, MIB, gib, signed_size, size
-from kvtui.gpu.samples import PHASES
+from kvtui.gpu.samples import PHASES, Sample
 from kvtui.procedure.memory import Breakdown
 from kvtui.session.state import RunRecord, SessionState
 from kvtui.tui.lines import EMPTY, Line, Span, fit, line, width_of
 from kvtui.tui.live import Bucket, Trace
+from kvtui.tui.view_readings import facts, readings, remark
 
 LEVELS = " ▁▂▃▄▅▆▇█"
 GUTTER = 10
@@ -171,14 +172,14 @@ def legend(b: Breakdown, cells: int, host: bool) -> Line:
     return fit(line(*(piece for part in out for piece in (part, gap))), cells)
 
 
-def title(state: SessionState, trace: Trace) -> Line:
-    """What the chart shows, its present value and its peak."""
+def title(state: SessionState, trace: Trace, sample: Sample | None = None) -> Line:
+    """What the chart shows, its present value, how it is known, and what is wrong with the device right now."""
     what = "Host memory of the engine (no GPU)" if trace.host else f"VRAM of {state.started.device.name}"
     if state.current_run is None:
         last = state.runs[-1].number if state.runs else None
         return line(Span(what, "title"), "" if last is None else Span(f"  run {last}, ended", "dim"))
     now = line() if trace.last is None else line("  now ", size(trace.last))
-    return line(Span(what, "title"), now)
+    return line(Span(what, "title"), now, remark(sample, host=trace.host))
 
 
 def peak_note(trace: Trace) -> Line:
@@ -206,12 +207,13 @@ def panel(state: SessionState | None, b: Breakdown | None, trace: Trace, cells: 
 def budget(state: SessionState, run: RunRecord | None, b: Breakdown) -> list[Line]:
     """The budget in figures: what the log proves beside what the file's header gave, and the peaks by phase."""
     device = state.started.device
+    card = f"{len(device.members)} GPUs together" if device.members else "the card"
     out = [
         line(Span("Where the memory is", "title")),
         _figure(
             "total",
             b.total,
-            "the card" if device.kind != "host" else "host memory: no GPU here, it stands in",
+            card if device.kind != "host" else "host memory: no GPU here, it stands in",
         ),
         _figure("others", b.others, "desktop, driver, other processes"),
         _figure("weights", b.weights, "from the log" if b.proven else "forecast from the file"),
@@ -223,9 +225,12 @@ def budget(state: SessionState, run: RunRecord | None, b: Breakdown) -> list[Lin
     ]
     if device.note:
         out.insert(1, line(Span(f"  {device.note}", "warn")))
+    if device_facts := facts(device):
+        out.insert(1, device_facts)
     if run is not None and run.forecast is not None:
         out += _forecast(run, b)
     if run is not None and run.memory is not None:
+        out += readings(device, run.memory, state.started.host.cores)
         out += peaks(run)
     return out
 
@@ -261,13 +266,11 @@ def peaks(run: RunRecord) -> list[Line]:
     m = run.memory
     if m is None:
         return []
-    bases = sorted({s.basis for s in m.series if s.basis})
     out = [
         line(
             Span(f"Peaks of run {run.number}", "title"),
             f"  every {m.interval_s:.1f} s, {m.lost} readings lost",
         ),
-        line(Span(f"  engine memory by: {', '.join(bases) or 'n/a'}", "dim")),
         line(Span("  phase          engine       device         host   samples", "dim")),
     ]
     for phase in PHASES:

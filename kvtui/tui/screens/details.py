@@ -9,7 +9,7 @@ from typing import overload
 from textual.app import ComposeResult
 
 from kvtui.procedure.memory import breakdown
-from kvtui.tui import files, view_end, view_log, view_memory, view_next, view_runs, view_steps
+from kvtui.tui import files, view_end, view_log, view_memory, view_next, view_readings, view_runs, view_steps
 from kvtui.tui.lines import EMPTY, Line, Span, line, rule
 from kvtui.tui.messages import Loaded
 from kvtui.tui.screens.base import KvtuiScreen, bindings
@@ -122,10 +122,12 @@ class BudgetScreen(DetailScreen):
         if state is None:
             return []
         run = live.run
-        b = breakdown(state, run, live.sample if run is not None and run.outcome is None else None)
+        sample = live.sample if run is not None and run.outcome is None else None
+        b = breakdown(state, run, sample)
         top = view_memory.panel(state, b, live.trace, cells, 9)
-        return [line(view_memory.title(state, live.trace), "  ", view_memory.peak_note(live.trace)), *top, EMPTY,
-                *view_memory.budget(state, run, b)]  # fmt: skip
+        head = line(view_memory.title(state, live.trace, sample), "  ", view_memory.peak_note(live.trace))
+        vitals = view_readings.now(sample, state.started.host.cores)
+        return [head, *top, EMPTY, *vitals, *view_memory.budget(state, run, b)]
 
 
 class RunsScreen(DetailScreen):
@@ -280,4 +282,8 @@ class TextScreen(DetailScreen):
         """See DetailScreen."""
         if self._error:
             return [line(Span(self._error, "bad"))]
-        return view_end.report_lines(self._lines, cells) or [line(Span("reading", "dim"))]
+        if not self._lines:
+            return [line(Span("reading", "dim"))]
+        from kvtui.tui import view_report
+
+        return view_report.report("\n".join(self._lines), cells)

@@ -122,7 +122,11 @@ class ProcedureScreen(KvtuiScreen):
             return
         live = self.live
         b = self.breakdown()
-        title = view_memory.title(live.state, live.trace) if live.state else line(Span("Memory", "title"))
+        title = (
+            view_memory.title(live.state, live.trace, live.sample)
+            if live.state
+            else line(Span("Memory", "title"))
+        )
         if self._cursor is not None and self._cursor == self._n_rows() - 1:
             title = tint(title, "cursor")
         head = rule(title, p.inner, view_memory.peak_note(live.trace))
