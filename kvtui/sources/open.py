@@ -56,8 +56,9 @@ def local_gguf(reference: str) -> GgufPlace:
 
 
 def _find(reference: str) -> GgufPlace | HfModel | ModelFolder:
-    path = os.path.expanduser(reference)
+    path = reference
     try:
+        path = os.path.expanduser(reference)
         is_folder, exists = os.path.isdir(path), os.path.lexists(path)
     except ValueError:
         is_folder = exists = False

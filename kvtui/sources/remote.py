@@ -233,8 +233,11 @@ class RemoteFile:
         return response.iter_raw()
 
     def _follow(self, target: str | None) -> None:
-        url = urljoin(self._url, target or "")
-        scheme = urlsplit(url).scheme
+        try:
+            url = urljoin(self._url, target or "")
+            scheme = urlsplit(url).scheme
+        except ValueError:
+            raise self._error("redirects to what is no address") from None
         if not target or scheme not in ("http", "https"):
             raise self._error("redirects to nowhere")
         if scheme == "http" and urlsplit(self._url).scheme == "https":

@@ -38,8 +38,8 @@ def check(typed: str) -> Checked:
     text = typed.strip()
     if not text:
         return Checked(typed, entries=_entries("./", ""))
-    path = Path(os.path.expanduser(text))  # pathlib raises for a user that does not exist
     try:
+        path = Path(os.path.expanduser(text))  # pathlib raises for a user that does not exist
         if path.is_file():
             return Checked(typed, model=_describe(path))
         if path.is_dir():

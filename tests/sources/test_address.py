@@ -175,6 +175,12 @@ LIES: dict[str, tuple[Answer, str]] = {
     "teapot": (status("418 Teapot"), "status 418"),
     "circle": (status("302 Found", Location="/m.gguf"), "more than 8 redirects"),
     "nowhere": (status("302 Found"), "redirects to nowhere"),
+    "no address": (status("302 Found", Location="//[x"), "what is no address"),
+    "strange port": (status("302 Found", Location="http://[::1"), "cannot be read"),
+    "endless head": (
+        lambda _, out: out.sendall(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000),
+        "cannot be read",
+    ),
     "into files": (status("302 Found", Location="file:///etc/passwd"), "redirects to nowhere"),
 }
 

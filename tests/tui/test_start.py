@@ -108,6 +108,7 @@ def test_a_path_leads_to_a_model_to_a_list_or_to_a_reason(tmp_path: Path) -> Non
     assert not check(str(broken)).model
     assert "no such file" in check(f"{tmp_path}/nothing").problem
     assert check("\0").problem
+    assert check("~\0").problem
     assert check(f"{tmp_path}/missing/x").problem
     assert "no such file" in check("~nobody-of-that-name/x").problem
 
