@@ -129,7 +129,7 @@ def _machine(session: SessionFacts) -> list[str]:
 
 
 def _device_label(device: DeviceInfo) -> str:
-    return "GPU" if device.kind == "nvml" else "memory"
+    return "memory" if device.kind == "host" else "GPU"
 
 
 def _device(device: DeviceInfo) -> str:
@@ -137,15 +137,16 @@ def _device(device: DeviceInfo) -> str:
     if device.kind == "host":
         parts.append(device.note or "no GPU: host memory of the engine's process stands in for VRAM")
     else:
-        parts += [
-            f"driver {device.driver or words.NOT_MEASURED}",
-            f"CUDA {device.cuda or words.NOT_MEASURED}",
-        ]
+        api, version = ("ROCm", device.rocm) if device.kind == "amd" else ("CUDA", device.cuda)
+        parts += [f"driver {device.driver or words.NOT_MEASURED}", f"{api} {version or words.NOT_MEASURED}"]
     if device.compute_capability:
         parts.append(f"compute capability {device.compute_capability}")
+    if device.ecc is not None:
+        parts.append(f"ECC {'on' if device.ecc else 'off'}")
     if device.display_attached is not None:
         parts.append("a display is attached" if device.display_attached else "no display attached")
-        parts += [device.note] if device.note else []
+    if device.kind != "host" and device.note:
+        parts.append(device.note)
     return ", ".join(parts)
 
 
