@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
-from typing import Protocol
+from typing import Literal, Protocol
 
 from kvtui.core.config import RunConfig
 from kvtui.logs.facts import DeviceFacts, EngineFacts
@@ -43,14 +43,16 @@ class Traits:
     `kind` is the name by which `kvtui.engines.find` finds it again. `kv_ladder` holds the pairs of K and V types from
     full precision downwards, in the order in which they are worth trying; `variables` the names of the variables
     (kvtui.procedure.variables) that mean something to it, the empty tuple for all. `model_is_tag`: it takes the
-    name of a model in its own store, no file. `ties`: pairs of fields of a RunConfig that it has one setting for; the
-    first always takes the value of the second.
+    name of a model in its own store, no file. `reserves_share`: it takes a share of the card as a whole. `ties`: pairs
+    of fields of a RunConfig that it has one setting for; the first always takes the value of the second.
     """
 
     kind: str
     kv_ladder: tuple[tuple[str, str], ...]
     variables: tuple[str, ...] = ()
     model_is_tag: bool = False
+    model_format: Literal["gguf", "hf"] = "gguf"
+    reserves_share: bool = False
     ties: tuple[tuple[str, str], ...] = ()
 
     def tied(self, config: RunConfig) -> RunConfig:
@@ -70,6 +72,7 @@ class Missing:
 class Command:
     """An exact command line: `argv` with the program first, `env` the variables set on top of the environment.
 
+    `unset` are variables of our own environment that would overrule it, and that are kept from it.
     `follow` are lines for a shell that come after it, where starting the program is not all: the model's own request.
     """
 
@@ -77,6 +80,7 @@ class Command:
     env: tuple[tuple[str, str], ...] = ()
     missing: tuple[Missing, ...] = ()
     follow: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvtui.core.errors import InputError
@@ -19,11 +20,23 @@ ENV_ENGINE = "LLAMA_SERVER_BIN"
 _GET_ONE = "pip install 'kvtui[demo]' brings an embedded one; --engine-bin takes the path of yours"
 
 
-def engine_of(kind: str | None, engine_bin: str | None) -> Engine:
+def engine_of(
+    kind: str | None,
+    engine_bin: str | None,
+    *,
+    command: Sequence[str] = (),
+    api_key: str | None = None,
+) -> Engine:
     """An engine of `kind` (one of `KINDS`; None: llama-server, else the embedded one).
 
-    Raises InputError when there is none, or `engine_bin` is no program.
+    `command` is how a llama-server is started in place of `engine_bin`: through a wrapper or in a container (see
+    kvtui.engines.invocation). Raises InputError when there is none, or `engine_bin` is no program.
     """
+    if command or api_key is not None:
+        if kind not in (None, "llama-server"):
+            what = "--engine-command" if command else "--api-key"
+            raise InputError(f"{what}: {clean(kind)} has none", hint="it is for llama-server")
+        return _llama_server(engine_bin, command, api_key)
     if kind == "embedded":
         return embedded_engine()
     if kind is None or kind == "llama-server":
@@ -39,6 +52,18 @@ def engine_of(kind: str | None, engine_bin: str | None) -> Engine:
     raise InputError(
         f"{clean(kind)} is not an engine that can be driven", hint=f"there is {', '.join(KINDS)}"
     )
+
+
+def _llama_server(engine_bin: str | None, command: Sequence[str], api_key: str | None) -> Engine:
+    from kvtui.engines.invocation import checked
+    from kvtui.engines.llama_server import LlamaServer
+
+    if command:
+        return LlamaServer(checked(command).words, api_key=api_key)
+    program = find_llama_server(engine_bin)
+    if program is None:
+        raise InputError("no llama-server found", hint=_GET_ONE)
+    return LlamaServer((program,), api_key=api_key)
 
 
 def _named(engine_bin: str | None, variable: str, name: str) -> str:
@@ -60,6 +85,16 @@ def find_engine(engine_bin: str | None) -> Engine:
     """
     from kvtui.engines.llama_server import LlamaServer
 
+    found = find_llama_server(engine_bin)
+    if found is not None:
+        return LlamaServer((found,))
+    if embedded_is_installed():
+        return embedded_engine()
+    raise InputError("no engine found", hint=_GET_ONE)
+
+
+def find_llama_server(engine_bin: str | None) -> str | None:
+    """The program at `engine_bin`, else at `LLAMA_SERVER_BIN`, else on PATH. Raises InputError: no such program."""
     given = engine_bin or os.environ.get(ENV_ENGINE)
     if given:
         program = shutil.which(os.path.expanduser(given))
@@ -68,12 +103,9 @@ def find_engine(engine_bin: str | None) -> Engine:
             raise InputError(
                 f"{clean(given)}: not a program that can be run", hint=f"{where} wants a llama-server"
             )
-        return LlamaServer((os.path.abspath(program),))
-    if (found := shutil.which("llama-server")) is not None:
-        return LlamaServer((os.path.abspath(found),))
-    if embedded_is_installed():
-        return embedded_engine()
-    raise InputError("no engine found", hint=_GET_ONE)
+        return os.path.abspath(program)
+    found = shutil.which("llama-server")
+    return None if found is None else os.path.abspath(found)
 
 
 def embedded_engine() -> Engine:

@@ -33,11 +33,13 @@ class EngineHttp:
 
     `api_key` goes with every request as a bearer token. `ca_file` (PEM) is trusted in place of the system's
     authorities where `base_url` is https. `unix_socket` is the path of the socket to connect to, `base_url` then
-    only names the host. No proxy of the environment is ever used. `body_limit` bounds an answer, in bytes.
+    only names the host. `pinned_certificate` (PEM) is the one certificate that the server may have, whatever name it
+    is for: that of a server we started. No proxy of the environment is ever used. `body_limit` bounds an answer, in
+    bytes, and `limit_s` the seconds that a short one may take as a whole (else four times `timeout_s`).
 
     May be used by several threads at once. Every method but `health` raises RequestError (refused, rubbish,
     too late, a certificate that is not trusted), EngineGone (connection refused or lost) or Cancelled.
-    Raises InputError when `ca_file` or `api_key` cannot be used.
+    Raises InputError when `ca_file`, `pinned_certificate` or `api_key` cannot be used.
     """
 
     def __init__(
@@ -48,11 +50,13 @@ class EngineHttp:
         stall_s: float = 900.0,
         api_key: str | None = None,
         ca_file: str | None = None,
+        pinned_certificate: str | None = None,
         unix_socket: str | None = None,
         body_limit: int = _BODY_LIMIT,
+        limit_s: float | None = None,
     ) -> None:
         self.base_url = base_url
-        self._limit_s = timeout_s * _TRICKLE
+        self._limit_s = timeout_s * _TRICKLE if limit_s is None else limit_s
         self._body_limit = body_limit
         self._stall = httpx.Timeout(timeout_s, read=stall_s)
         headers = {"Accept-Encoding": "identity"}
@@ -63,7 +67,7 @@ class EngineHttp:
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
             trust_env=False,
             transport=httpx.HTTPTransport(
-                verify=_tls(base_url, ca_file),
+                verify=_tls(base_url, ca_file, pinned_certificate),
                 trust_env=False,
                 uds=unix_socket,
                 limits=httpx.Limits(max_keepalive_connections=0),
@@ -178,15 +182,19 @@ def _checked(payloads: Iterator[bytes], cancelling: Cancelling) -> Iterator[byte
     cancelling.check()
 
 
-def _tls(base_url: str, ca_file: str | None) -> ssl.SSLContext:
+def _tls(base_url: str, ca_file: str | None, pinned: str | None) -> ssl.SSLContext:
     if not base_url.lower().startswith("https:"):
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used: loading certificates takes 40 ms
     try:
-        return ssl.create_default_context(cafile=ca_file)
+        context = ssl.create_default_context(cafile=pinned or ca_file)
+        if pinned is not None:
+            context.check_hostname = False
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it need not be an authority's
+        return context
     except (OSError, ValueError) as error:  # a file that is no PEM is an SSLError, which is an OSError
         reason = getattr(error, "strerror", None) or "holds no certificate"
         raise InputError(
-            f"{clean(str(ca_file))}: {clean(reason, 200)}", hint="a PEM file is wanted"
+            f"{clean(str(pinned or ca_file))}: {clean(reason, 200)}", hint="a PEM file is wanted"
         ) from error
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import StartError
 from kvtui.engines.base import Abilities, Command, DryRun, Missing, Traits
-from kvtui.engines.environment import counting_variables
+from kvtui.engines.environment import counting_variables, overruling
 from kvtui.engines.failure import last_words
+from kvtui.engines.invocation import ANY_ADDRESS, Invocation
 from kvtui.engines.llama_help import read_abilities
-from kvtui.engines.process import EngineProcess
+from kvtui.engines.process import EngineProcess, free_port
 from kvtui.engines.program import ask_program
+from kvtui.engines.reach import LOOPBACK, Reach, take_reach
 from kvtui.logs.facts import EngineFacts
 
 if TYPE_CHECKING:
@@ -26,12 +29,21 @@ _KV_LADDER = (("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0
 
 
 class LlamaServer:
-    """Implements `Engine` for a program that takes llama-server's options; `argv_prefix` starts it."""
+    """Implements `Engine` for a program that takes llama-server's options; `argv_prefix` starts it (see invocation).
+
+    `api_key` is asked of every client; the server gets it by its environment, and no record holds it.
+    """
 
     def __init__(
-        self, argv_prefix: tuple[str, ...], label: str = "llama-server", kind: str = "llama-server"
+        self,
+        argv_prefix: tuple[str, ...],
+        label: str = "llama-server",
+        kind: str = "llama-server",
+        api_key: str | None = None,
     ) -> None:
         self._prefix = argv_prefix
+        self._invocation = Invocation(argv_prefix)
+        self._api_key = api_key
         self._label = label
         self._kind = kind
         self._abilities: Abilities | None = None
@@ -71,7 +83,8 @@ class LlamaServer:
     def command(self, config: RunConfig, port: int) -> Command:
         """Everything explicit, so that nothing depends on a default that differs between builds."""
         line = _Line(self.abilities())
-        line.add(("-m", "--model"), config.model)
+        extra, reach = self._reach(config)
+        line.add(("-m", "--model"), self._invocation.inside(config.model))
         line.add(("-c", "--ctx-size"), str(config.n_ctx))
         line.add(("-ctk", "--cache-type-k"), config.type_k, "the type of the keys")
         line.add(("-ctv", "--cache-type-v"), config.type_v, "the type of the values")
@@ -95,11 +108,12 @@ class LlamaServer:
         line.add(("-cram", "--cache-ram"), str(config.cache_ram_mib))
         if not config.prefix_reuse:
             line.add(("--no-cache-prompt",), None, "that no prompt is taken from an earlier one")
-        line.add(("--host",), "127.0.0.1")
+        line.words += reach.options()
         line.add(("--port",), str(port))
-        env = dict(counting_variables()) | dict(config.env)
-        argv = (*self._prefix, *line.words, *config.extra)
-        return Command(argv, tuple(env.items()), tuple(line.missing))
+        unset = overruling(config)
+        env = {n: v for n, v in counting_variables() if n not in unset} | dict(config.env)
+        argv = (*self._invocation.argv(port), *line.words, *extra)
+        return Command(argv, tuple(env.items()), tuple(line.missing), unset=unset)
 
     def dry_run(self, config: RunConfig) -> DryRun | None:
         """Asks the `llama-fit-params` that lies beside the server: another build's figures would be another's."""
@@ -118,10 +132,26 @@ class LlamaServer:
     def launch(self, config: RunConfig, log_path: Path, on_log: Callable[[list[str]], None]) -> EngineProcess:
         """Start it on a free port. Call it from the thread that lives as long as the run (see guard)."""
         self.abilities()
-        return EngineProcess(self.label, lambda port: self.command(config, port), log_path, on_log)
+        _, listen = self._reach(config)
+        reach = replace(listen, host=LOOPBACK) if self._invocation.publishes else listen
+        return EngineProcess(
+            self.label,
+            lambda port: self.command(config, port),
+            log_path,
+            on_log,
+            reach=reach,
+            invocation=self._invocation,
+        )
+
+    def _reach(self, config: RunConfig) -> tuple[tuple[str, ...], Reach]:
+        """The operator's options without those of the address, and the address to listen on."""
+        extra, reach = take_reach(config.extra, self._api_key)
+        if self._invocation.publishes and reach.host == LOOPBACK:
+            reach = replace(reach, host=ANY_ADDRESS)
+        return extra, reach
 
     def _ask(self, option: str) -> str:
-        return ask_program((*self._prefix, option), _ASK_LIMIT_S)
+        return ask_program((*self._invocation.argv(free_port()), option), _ASK_LIMIT_S)
 
 
 class _Line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -17,7 +18,10 @@ from kvtui.engines import guard
 from kvtui.engines.base import Client, Command, StartProgress
 from kvtui.engines.environment import engine_environment
 from kvtui.engines.failure import describe_exit, is_port_clash, last_words
+from kvtui.engines.invocation import Invocation
 from kvtui.engines.logtail import LogTail
+from kvtui.engines.program import ask_program
+from kvtui.engines.reach import Reach
 from kvtui.engines.watch import Quiet
 from kvtui.gpu import host
 from kvtui.logs.facts import EngineFacts
@@ -27,6 +31,7 @@ _POLL_S = 0.1
 _TERM_S = 3.0
 _KILL_S = 10.0
 _GUARD_S = 10.0
+_INSPECT_S = 5.0
 _FOREIGN_S = 5.0  # who answers is not ours, or the system does not tell
 
 
@@ -58,6 +63,8 @@ class EngineProcess:
         pick_port: Callable[[], int] = free_port,
         quiet_limit_s: float = 120.0,
         health_path: str = "/health",
+        reach: Reach | None = None,
+        invocation: Invocation | None = None,
     ) -> None:
         self._label = label
         self._make_command = make_command
@@ -67,6 +74,8 @@ class EngineProcess:
         self._pick_port = pick_port
         self._quiet_limit_s = quiet_limit_s
         self._health_path = health_path
+        self._reach = reach or Reach()
+        self._invocation = invocation
         self._start()
 
     @property
@@ -80,7 +89,7 @@ class EngineProcess:
     @property
     def base_url(self) -> str:
         """Where it answers HTTP."""
-        return f"http://{_HOST}:{self._port}"
+        return self._reach.base_url(self._port)
 
     @property
     def log_path(self) -> Path:
@@ -100,9 +109,7 @@ class EngineProcess:
         """Requests in llama-server's own API, unless another kind of client was given."""
         if self._connect is not None:
             return self._connect(self.base_url)
-        from kvtui.engines.client import EngineClient
-
-        return EngineClient(self.base_url)
+        return self._reach.client(self._port)
 
     def exit_code(self) -> int | None:
         """None while it runs; negative for a signal. What it started has ended too, then: the guard sees to it."""
@@ -149,7 +156,9 @@ class EngineProcess:
         self._launched = time.monotonic()
         self._lifeline, guards_end = socket.socketpair()
         descriptor = guards_end.fileno()
-        argv = (sys.executable, "-I", "-S", guard.__file__, str(descriptor), "--", *self._command.argv)
+        then = self._invocation.kill_command(self._port) if self._invocation is not None else ()
+        last = ("--then", json.dumps(then)) if then else ()
+        argv = (sys.executable, "-I", "-S", guard.__file__, str(descriptor), *last, "--", *self._command.argv)
         try:
             with self._log_path.open("wb") as log:
                 self._guard = subprocess.Popen(
@@ -157,7 +166,8 @@ class EngineProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env=engine_environment(self._command.env),
+                    env=engine_environment(self._command.env, self._command.unset)
+                    | self._reach.environment(),
                     start_new_session=True,
                     pass_fds=(descriptor,),
                 )
@@ -184,21 +194,20 @@ class EngineProcess:
         return int(told) if told.isdigit() else self._guard.pid
 
     def _wait(self, timeout_s: float, cancel: Event, progress: Callable[[StartProgress], None]) -> float:
-        from kvtui.engines.client import EngineClient
-
         quiet = Quiet(self._quiet_limit_s)
         answered: float | None = None
-        with EngineClient(self.base_url) as client:
+        with self._reach.client(self._port) as client:
             while True:
                 if self.exit_code() is not None:
                     raise self._crash()
                 now = time.monotonic()
                 seconds = now - self._launched
-                health = client.health(path=self._health_path)
+                health = client.health(path=self._health_path) if self._reach.is_there() else "silent"
                 if health == "ready":
                     answered = now if answered is None else answered
-                    self._listener = host.listener(self._engine_pid, self._port)
-                    if self._listener is not None or now - answered > _FOREIGN_S:
+                    self._listener = self._answering()
+                    sure = self._listener is not None or self._reach.unix_socket is not None
+                    if sure or now - answered > _FOREIGN_S:
                         return time.monotonic() - self._launched
                 stage = {"loading": "loading the model", "ready": "ready"}.get(health, "starting")
                 progress(StartProgress(seconds, stage, self._log.size))
@@ -210,6 +219,17 @@ class EngineProcess:
                     raise self._hung(f"did nothing for {self._quiet_limit_s:.0f} s while loading")
                 if cancel.wait(_POLL_S):
                     raise Cancelled
+
+    def _answering(self) -> int | None:
+        """The process that listens: a descendant, or what the container's runtime says it is."""
+        ask = self._invocation.pid_command(self._port) if self._invocation is not None else ()
+        if not ask:
+            return host.listener(self._engine_pid, self._port)
+        try:
+            told = ask_program(ask, _INSPECT_S).strip()
+        except StartError:
+            return None
+        return int(told) if told.isdecimal() and 0 < len(told) < 10 and int(told) > 0 else None
 
     def _crash(self) -> Exception:
         code = self.exit_code()

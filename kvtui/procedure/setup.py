@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -12,21 +13,21 @@ from pathlib import Path
 
 from kvtui import __version__
 from kvtui.core.config import RunConfig
-from kvtui.core.errors import InputError, ModelFileError, SessionError
+from kvtui.core.errors import InputError, SessionError
 from kvtui.core.secrets import is_secret_name, without_secrets
 from kvtui.core.text import clean
+from kvtui.core.units import GIB, size
 from kvtui.engines.base import Command, Engine
 from kvtui.engines.invocation import read_invocation
 from kvtui.engines.reach import take_key
 from kvtui.gpu.samples import DEFAULT_HZ, MAX_HZ, DeviceInfo
-from kvtui.procedure.oracle import Oracle
+from kvtui.procedure.models import find_model, same_model
 from kvtui.procedure.preset import Preset, check_field, in_words, load_preset, with_tasks
 from kvtui.procedure.tune import Tuning
 from kvtui.session.codec import to_builtins
 from kvtui.session.events import SessionResumed, SessionStarted
-from kvtui.session.records import EngineInfo, HostInfo, ModelInfo
+from kvtui.session.records import EngineInfo, HostInfo
 from kvtui.session.store import SessionStore, new_session_id, now
-from kvtui.sources.open import local_gguf
 
 Note = Callable[[str], None]
 
@@ -96,22 +97,13 @@ def begin(
     extra, api_key = take_key(request.extra)
     request = replace(request, extra=extra)
     engine = choose_engine(request, api_key)
-    place = local_gguf(model)
-    path = place.path
-    for told in place.notes:
+    note(f"reading {clean(os.path.basename(model))}")
+    found = find_model(model, engine.traits)
+    for told in found.notes:
         note(told)
-    if clean(path, len(path) + 1) != path:
-        raise ModelFileError(
-            clean(path), "characters in its path cannot be shown", hint="rename it, or give a link to it"
-        )
-    shown = model if engine.traits.model_is_tag else os.path.basename(path)
-    note(f"reading {shown}")
-    oracle = Oracle.read(path)
-    if not oracle.header.n_layer:
-        raise ModelFileError(path, "not a language model: its header names no layers")
-    if header_sha256 is not None and oracle.header.header_sha256 != header_sha256:
+    if header_sha256 is not None and found.info.header_sha256 != header_sha256:
         raise InputError(
-            f"{clean(path)}: not the model file that was recorded (another header)",
+            f"{clean(found.info.path)}: not the model file that was recorded (another header)",
             hint="give the same file with -m",
         )
     note("asking the engine what it can do")
@@ -123,8 +115,9 @@ def begin(
             hint=f"it has {', '.join(offered)}",
         )
     device = device_info(request.gpus)
-    named = model if engine.traits.model_is_tag else path
-    base = base_config(request, plan, named, device)
+    base = base_config(request, plan, found.given, device)
+    if engine.traits.reserves_share:
+        base = replace(base, gpu_memory_utilization=share_of_card(request, plan))
     if like is not None:
         base = replace(like, model=base.model, env=(*base.env, *like.env))
     base = engine.traits.tied(base)
@@ -134,7 +127,7 @@ def begin(
         kvtui=__version__,
         plan=to_builtins(plan),
         base=base,
-        model=model_info(path, oracle, shown),
+        model=found.info,
         engine=EngineInfo(
             label=engine.label,
             program=_program(request, engine.command(base, 0)),
@@ -152,7 +145,7 @@ def begin(
         command_line=tuple(clean(a) for a in without_secrets(sys.argv)),
         sample_hz=request.sample_hz,
     )
-    return Tuning(SessionStore.create(started), engine, oracle)
+    return Tuning(SessionStore.create(started), engine, found.oracle)
 
 
 def resume(folder: Path, note: Note) -> Tuning:
@@ -168,14 +161,9 @@ def resume(folder: Path, note: Note) -> Tuning:
                 f"{folder.name}: this session has its verdict", hint=f"kvtui report {folder.name}"
             )
         note(f"reading {state.started.model.file_name}")
-        oracle = Oracle.read(state.started.model.path)
-        if oracle.header.header_sha256 != state.started.model.header_sha256:
-            raise InputError(
-                f"{state.started.model.path}: not the model file this session began with",
-                hint="start a new session for the new file",
-            )
-        note("asking the engine what it can do")
         engine = same_engine(state.started)
+        oracle = same_model(state.started.model, engine.traits)
+        note("asking the engine what it can do")
         engine.abilities()
         run = state.current_run
         if run is not None and run.pid is not None and run.pid_started is not None:
@@ -286,25 +274,6 @@ def _environment(request: TuneRequest, device: DeviceInfo) -> tuple[tuple[str, s
     return (*(() if request.gpus is None else visible_gpus(device)), *request.env)
 
 
-def model_info(path: str, oracle: Oracle, shown: str) -> ModelInfo:
-    """The model as its header states it; `shown` is what the operator calls it."""
-    header = oracle.header
-    return ModelInfo(
-        path=path,
-        file_name=clean(shown),
-        name=header.name or "",
-        arch=header.arch,
-        quant=header.quant or "",
-        file_bytes=header.file_bytes,
-        weights_bytes=header.tensor_bytes,
-        header_sha256=header.header_sha256,
-        n_ctx_train=header.n_ctx_train,
-        n_layer=header.n_layer,
-        exactness=oracle.geometry.exactness,
-        has_chat_template=header.has_chat_template,
-    )
-
-
 def visible_gpus(device: DeviceInfo) -> tuple[tuple[str, str], ...]:
     """Variables by which the engine uses the GPUs of `device` and no others."""
     uuids = [d.uuid for d in device.each]
@@ -314,6 +283,26 @@ def visible_gpus(device: DeviceInfo) -> tuple[tuple[str, str], ...]:
     if device.kind == "amd" and all(uuids):
         return (("ROCR_VISIBLE_DEVICES", ",".join(uuids)),)
     return ()
+
+
+def share_of_card(request: TuneRequest, plan: Preset) -> float:
+    """What an engine that takes a share of the card may take: all but what others hold now, or the reserve that the
+    operator names, and the margin. A ten-thousandth less: the engine rounds up. Raises InputError: nothing is left."""
+    from kvtui.gpu.source import open_source
+
+    source = open_source(None, request.gpus)
+    try:
+        total, held = source.device.total_bytes, source.read(None).used_bytes or 0
+    finally:
+        source.close()
+    reserve = max(held, round((plan.reserve_gib or 0) * GIB))
+    share = math.floor((total - reserve - plan.margin_gib * GIB) / total * 10_000 - 1) / 10_000
+    if share <= 0:
+        raise InputError(
+            f"{size(reserve)} of {size(total)} are taken: nothing is left beside the margin",
+            hint="end what holds it, or make --margin smaller",
+        )
+    return share
 
 
 def device_info(gpus: tuple[int, ...] | None) -> DeviceInfo:

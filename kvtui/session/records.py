@@ -44,7 +44,10 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """The engine that was driven. `kind` is the name it is found by (kvtui.engines.find), empty in old sessions."""
+    """The engine that was driven. `kind` is the name it is found by (kvtui.engines.find), empty in old sessions.
+
+    `program` is its path, or the words of a command that starts it. `cache_types` are the KV types it says it has.
+    """
 
     label: str
     program: tuple[str, ...]
@@ -52,6 +55,10 @@ class EngineInfo:
     build: str | None
     commit: str | None
     kind: str = ""
+    compiler: str | None = None
+    target: str | None = None
+    backends: tuple[str, ...] = ()
+    cache_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import ssl
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,11 +31,18 @@ class Handler(BaseHTTPRequestHandler):
     """Answers as `mode` says."""
 
     mode = ""
+    prefix = ""
+
+    def address_string(self) -> str:
+        """A unix socket's clients have none."""
+        return "client"
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing."""
 
     def do_GET(self) -> None:
+        if not self._allowed():
+            return
         if self.mode == "never-ready":
             self._json(503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}})
         else:
@@ -41,6 +50,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if not self._allowed():
+            return
         if self.mode == "dies-in-prefill":
             say("CUDA error: out of memory")
             die(signal.SIGABRT)
@@ -51,6 +62,18 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             die(signal.SIGKILL)
         self._json(500, {"error": {"message": "nothing here", "type": "server_error", "code": 500}})
+
+    def _allowed(self) -> bool:
+        """The key is asked for everywhere but at /health, as llama-server does; paths begin with the prefix."""
+        if not self.path.startswith(self.prefix):
+            self._json(404, {"error": {"message": "File Not Found", "type": "not_found_error", "code": 404}})
+            return False
+        key = os.environ.get("LLAMA_API_KEY")
+        if key and not self.path.endswith("/health") and self.headers.get("Authorization") != f"Bearer {key}":
+            message = {"message": "Invalid API Key", "type": "authentication_error", "code": 401}
+            self._json(401, {"error": message})
+            return False
+        return True
 
     def _json(self, status: int, document: object) -> None:
         body = json.dumps(document).encode()
@@ -71,10 +94,35 @@ def die(number: signal.Signals) -> None:
     time.sleep(60)
 
 
-def serve(mode: str, port: int) -> None:
+class UnixServer(ThreadingHTTPServer):
+    """The same on a unix socket."""
+
+    address_family = socket.AF_UNIX
+
+    def server_bind(self) -> None:
+        """Without a name and a port."""
+        self.socket.bind(self.server_address)
+
+
+def make_server(host: str, port: int) -> ThreadingHTTPServer:
+    if host.endswith(".sock"):
+        return UnixServer(host, Handler)  # type: ignore[arg-type]
+    return ThreadingHTTPServer((host, port), Handler)
+
+
+def option(options: list[str], name: str, default: str = "") -> str:
+    return options[options.index(name) + 1] if name in options else default
+
+
+def serve(mode: str, port: int, options: list[str]) -> None:
     Handler.mode = mode
+    Handler.prefix = option(options, "--api-prefix")
     try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        server = make_server(option(options, "--host", "127.0.0.1"), port)
+        if certificate := option(options, "--ssl-cert-file"):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, option(options, "--ssl-key-file"))
+            server.socket = context.wrap_socket(server.socket, server_side=True)
     except OSError:
         say(
             f"0.00.028.529 E srv         start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: {port}"
@@ -121,7 +169,7 @@ def main(mode: str, options: list[str]) -> None:
     if mode == "floods":
         for number in range(50_000):
             sys.stderr.write(f"line {number}\n")
-    serve(mode, port)
+    serve(mode, port, options)
 
 
 if __name__ == "__main__":
