@@ -33,9 +33,13 @@ def as_html(state: SessionState) -> str:
 
 def as_json(state: SessionState) -> str:
     """The report on `state` for a program (schema `kvtui.report/1`)."""
+    return _json(_safe(state))
+
+
+def _json(state: SessionState) -> str:
     from kvtui.report.document import document
 
-    return json.dumps(document(_safe(state)), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    return json.dumps(document(state), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def as_csv(state: SessionState) -> str:
@@ -64,9 +68,11 @@ def write(folder: Path) -> tuple[Path, ...]:
 
     Raises SessionError when the session cannot be read or a report cannot be written; an older report stays then.
     """
-    state = load(folder)
+    from kvtui.report.markdown import render
+
+    state = _safe(load(folder))
     paths = (folder / "report.md", folder / "report.json")
-    for path, report in zip(paths, (as_markdown(state), as_json(state)), strict=True):
+    for path, report in zip(paths, (render(state), _json(state)), strict=True):
         try:
             save(path, report.encode())
         except OSError as error:

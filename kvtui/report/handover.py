@@ -97,7 +97,9 @@ def compose(session: SessionFacts, run: RunFacts) -> Paste | None:
     service: list[str] = [
         f"image: ghcr.io/ggml-org/llama.cpp:{'server-cuda' if on_gpu else 'server'}",
         "command:",
-        *(f"  - {yaml_text(word)}" for word in options),
+        "  [",
+        *(f"    {', '.join(map(yaml_text, words))}," for words in _by_option(options)),
+        "  ]",
     ]
     if run.record.env:
         service += ["environment:", *(f"  {yaml_text(n)}: {yaml_text(v)}" for n, v in run.record.env)]
@@ -144,6 +146,17 @@ def _options(run: RunFacts) -> tuple[str, ...] | None:
         else:
             words += [option, value]
     return tuple(words)
+
+
+def _by_option(words: Sequence[str]) -> list[list[str]]:
+    """An option and its values to a row."""
+    rows: list[list[str]] = []
+    for word in words:
+        if rows and not re.match(r"--?[A-Za-z]", word):
+            rows[-1].append(word)
+        else:
+            rows.append([word])
+    return rows
 
 
 def yaml_text(text: str) -> str:

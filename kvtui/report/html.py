@@ -11,8 +11,9 @@ from kvtui.core.text import clean
 from kvtui.report.charts import Chart, budget_chart, memory_charts, recall_chart, speed_chart
 from kvtui.report.facts import SessionFacts, derive
 from kvtui.report.html_style import STYLE
-from kvtui.report.html_text import blocks
+from kvtui.report.html_text import block
 from kvtui.report.markdown import render as markdown
+from kvtui.report.markdown_blocks import blocks
 from kvtui.session.state import SessionState
 
 
@@ -48,8 +49,9 @@ def render(state: SessionState) -> str:
 
 def _body(session: SessionFacts, text: str) -> Iterator[str]:
     """The report's blocks, the charts ahead of the sections they belong to."""
-    for kind, html in blocks(text):
-        if kind == "h2" and html == "<h2>Machine, engine, model</h2>":
+    for found in blocks(text):
+        html = block(found)
+        if html == "<h2>Machine, engine, model</h2>":
             yield from _figures(session)
         yield html
 

@@ -47,6 +47,7 @@ _IPV4 = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\d)")
 _IPV6 = re.compile(
     r"(?<![\w:])(?:(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}|fe80:[0-9a-f:]+)(?![\w:])", re.IGNORECASE
 )
+_UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]+@[A-Za-z][\w.-]*")
 _OWN = frozenset("127.0.0.1 localhost 0.0.0.0 [::1] ::1 :: [::]".split())  # noqa: SIM905
 _PUBLIC = ("github.com", "huggingface.co", "ollama.com", "docs.vllm.ai")
@@ -249,6 +250,7 @@ def _anonymous_text(folders: Sequence[str], names: re.Pattern[str] | None, text:
         text = _URL.sub(_host, text)
         text = _PATH.sub(lambda m: _file_of(m[0]), text)
         text = _RELATIVE_FILE.sub(lambda m: _file_of(m[0]), text)
+    text = _UUID.sub("GPU-UUID", text)
     text = _ADDRESS.sub("USER@HOST", text)
     text = _IPV4.sub(lambda m: m[0] if m[0] in _OWN or m[0].startswith("127.") else "ADDRESS", text)
     text = _IPV6.sub("ADDRESS", text)

@@ -1,10 +1,7 @@
-"""The end of a session: verdict first, then the command, then the files; and the report as text."""
+"""The end of a session: verdict first, then the command, then the files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from kvtui.core.text import clip
 from kvtui.core.units import duration
 from kvtui.tui.lines import EMPTY, Line, Span, command_rows, labelled, line, wrap
 from kvtui.tui.live import Live
@@ -47,16 +44,3 @@ def farewell(live: Live) -> list[str]:
         return [f"session {name} is kept; go on with: kvtui tune --resume {name}"]
     readable = [path for path in live.reports if path.suffix == ".md"]
     return [verdict.title, *(f"report: {path}" for path in readable)]
-
-
-def report_lines(text: Sequence[str], cells: int) -> list[Line]:
-    """A Markdown report as plain lines: headings strong, long paragraphs wrapped, tables cut."""
-    out: list[Line] = []
-    for row in text:
-        if row.startswith("#"):
-            out.append(line(Span(row.lstrip("# "), "title")))
-        elif row.startswith(("|", "    ", "```")):
-            out.append(line(clip(row, cells)))
-        else:
-            out += [line(r) for r in wrap(row, cells)] or [EMPTY]
-    return out

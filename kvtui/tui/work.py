@@ -6,6 +6,7 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,14 +86,20 @@ class Work:
 
     def _work(self) -> None:
         tuning = self._job(self._mailbox.note)
+        # Whoever quits is not kept waiting for what can be loaded now.
+        from kvtui.report import document, markdown, privacy, write  # noqa: F401
+
         with tuning.store as store:
             self._folder = store.folder
             self._mailbox.folder(store.folder)
             self._mailbox.state(store.state)
-            tuning.run(self._mailbox, self, self._cancel)
-        from kvtui import report
-
-        self._mailbox.reports(report.write(store.folder))
+            try:
+                tuning.run(self._mailbox, self, self._cancel)
+            except Cancelled:
+                with suppress(KvtuiError):
+                    write(store.folder)
+                raise
+        self._mailbox.reports(write(store.folder))
 
     def _crashed(self, args: threading.ExceptHookArgs) -> None:
         if args.thread is not self._thread:

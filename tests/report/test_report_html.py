@@ -15,8 +15,10 @@ from markdown_it import MarkdownIt
 from kvtui.report import charts
 from kvtui.report.facts import derive
 from kvtui.report.html import render
-from kvtui.report.html_text import blocks, inline
+from kvtui.report.html_text import block
+from kvtui.report.html_text import inline as html_inline
 from kvtui.report.markdown import render as markdown
+from kvtui.report.markdown_blocks import blocks, inline
 from tests.report import states
 from tests.report.test_report_markdown import HOSTILE
 from tests.session import sample
@@ -152,7 +154,7 @@ def _said(html: str) -> str:
 def test_it_says_what_the_markdown_says() -> None:
     for state in (sample.state(), sample.unfinished(), states.spoken(sample.state(), "a*b_c <d> `e` \\f |g")):
         report = markdown(state)
-        ours = "".join(html for _, html in blocks(report))
+        ours = "".join(block(found) for found in blocks(report))
         assert _said(ours) == _said(READER.render(report))
 
 
@@ -161,6 +163,6 @@ def test_it_says_what_the_markdown_says() -> None:
 def test_inline_text_survives_whatever_it_is(words: str) -> None:
     from kvtui.report.escape import text
 
-    page = Page(f"<p>{inline(text(words))}</p>")
-    assert set(page.tags) == {"p"}
-    assert _said(f"<p>{inline(text(words))}</p>") == _said(READER.render(text(words)) or "<p></p>")
+    html = f"<p>{html_inline(inline(text(words)))}</p>"
+    assert set(Page(html).tags) == {"p"}
+    assert _said(html) == _said(READER.render(text(words)) or "<p></p>")

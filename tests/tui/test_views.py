@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from kvtui.core.units import GIB, MIB
 from kvtui.procedure.checks import setting_checks
 from kvtui.procedure.live import Progress
 from kvtui.procedure.memory import Breakdown, breakdown
+from kvtui.report import as_markdown
+from kvtui.report.markdown_blocks import Table, blocks
 from kvtui.session.records import SettingCheck
 from kvtui.session.state import SessionState, fold
 from kvtui.tui import (
@@ -18,6 +21,7 @@ from kvtui.tui import (
     view_log,
     view_memory,
     view_next,
+    view_report,
     view_run,
     view_runs,
     view_steps,
@@ -363,3 +367,37 @@ def test_nothing_is_called_now_when_no_engine_runs() -> None:
     live = live_at(ev.RunFinished)
     assert live.state is not None
     assert "now" not in text_of(view_memory.title(live.state, trace_of(live.state.runs[-1], True)))
+
+
+@pytest.mark.parametrize("cells", [40, 78, 200])
+def test_the_report_is_set_for_the_width_and_loses_no_word(cells: int) -> None:
+    markdown = as_markdown(fold(story.story()))
+    out = view_report.report(markdown, cells)
+    assert max(width_of(row) for row in out) <= cells
+    said = re.sub(r"\s", "", text(out))
+    plain = [
+        run.text
+        for block in blocks(markdown)
+        if isinstance(block, Table)
+        for row in block.rows
+        for cell in row[1:]
+        for run in cell
+    ]
+    assert len(plain) > 50
+    missing = [p for p in plain if re.sub(r"\s", "", p) not in said]
+    assert not missing
+    assert "**" not in text(out)
+    assert "&lt;" not in text(out)
+
+
+def test_a_report_of_hostile_text_is_text() -> None:
+    out = view_report.report("# a \\*b\\* &lt;c&gt;\n\n- **x**: `y`\n  - below\n\n```sh\n[red]\n```\n", 30)
+    assert [text_of(row) for row in out] == [
+        "a *b* <c>",
+        "─────────",
+        "",
+        "• x: y",
+        "    below",
+        "",
+        "  [red]",
+    ]

@@ -137,3 +137,16 @@ def test_a_cancelled_work_ends_without_an_error(tmp_path: Path, late: bool) -> N
         begun.wait(5)
     work.cancel()
     assert not drained(mailbox, work).failure
+
+
+def test_who_quits_early_finds_a_report_of_what_was_measured(tmp_path: Path) -> None:
+    def body(observer: Observer, decider: Decider, cancel: Flag) -> None:
+        decider.decide(story.advice("x"), story.fold_of(story.ev.Recommended))
+
+    mailbox, work = work_on(tmp_path, body)
+    work.cancel()
+    batch = drained(mailbox, work)
+    assert not batch.failure
+    (folder,) = tmp_path.iterdir()
+    assert "No verdict: the session is unfinished." in (folder / "report.md").read_text(encoding="utf-8")
+    assert (folder / "report.json").is_file()
