@@ -17,8 +17,8 @@ from kvtui.engines.attach.other_asked import DEFAULT_OLLAMA_PORT
 from kvtui.engines.attach.processes import EngineProcess, hosts_of
 from kvtui.engines.client import EngineClient
 
-_TIMEOUT_S = 0.4
-"""Longest silence; an answer as a whole may take four times as long (see EngineClient)."""
+_TIMEOUT_S = 0.7
+"""The longest that one answer may take. Two are asked one after the other, and all must be there in two seconds."""
 _BODY = 8 << 20
 _PORTS: dict[Kind, int] = {
     "llama-server": 8080,
@@ -85,15 +85,7 @@ def address_of(process: EngineProcess, asked: Asked) -> Address | None:
 
 def ask(kind: Kind, address: Address, access: Access, model: str | None = None) -> HttpFacts:
     """Everything that may be asked. Raises InputError for an API key or authority that cannot be used."""
-    client = EngineClient(
-        address.url,
-        timeout_s=_TIMEOUT_S,
-        api_key=access.api_key,
-        ca_file=access.ca_file,
-        unix_socket=address.unix_socket,
-        body_limit=_BODY,
-    )
-    with client:
+    with _client(address, access) as client:
         asking = _Asking(client)
         if kind in ("ollama",):
             _ollama(asking, model)
@@ -108,14 +100,7 @@ def ask(kind: Kind, address: Address, access: Access, model: str | None = None) 
 
 def kind_at(address: Address, access: Access) -> Kind | None:
     """Which engine answers at an address of which no process is known; None for none that is known."""
-    with EngineClient(
-        address.url,
-        timeout_s=_TIMEOUT_S,
-        api_key=access.api_key,
-        ca_file=access.ca_file,
-        unix_socket=address.unix_socket,
-        body_limit=_BODY,
-    ) as client:
+    with _client(address, access) as client:
         asking = _Asking(client)
         with ThreadPoolExecutor(3) as pool:
             ollama = pool.submit(asking.get, "/api/version")
@@ -131,6 +116,18 @@ def kind_at(address: Address, access: Access) -> Kind | None:
     if health in ("ready", "loading") or any("key" in p.lower() for p in asking.problems):
         return "llama-server"
     return None
+
+
+def _client(address: Address, access: Access) -> EngineClient:
+    return EngineClient(
+        address.url,
+        timeout_s=_TIMEOUT_S,
+        api_key=access.api_key,
+        ca_file=access.ca_file,
+        unix_socket=address.unix_socket,
+        body_limit=_BODY,
+        limit_s=_TIMEOUT_S,
+    )
 
 
 class _Asking:
