@@ -147,6 +147,8 @@ def run(args: argparse.Namespace) -> int:
     _refuse_vllm_options(args)
     if isinstance(source, GgufModel):
         return _run_gguf(args, source)
+    if args.ask_engine is not None:
+        raise InputError("--ask-engine is for one model, not for a folder of them")
     from kvtui.commands.budget_folder import run_folder
 
     return run_folder(args, source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from kvtui.commands.budget_card import card_for
+from kvtui.commands.budget_card import DEFAULT_MARGIN_GIB, card_for
 from kvtui.core.errors import InputError
 from kvtui.core.units import GIB
 from kvtui.model.hf.config import HfConfig
@@ -16,10 +16,20 @@ from kvtui.sources.source import HfModel
 UTILIZATION = 0.92  # of the card's total, vLLM's default since 0.2x; 0.9 before
 ASSUMED_RUNTIME_GIB = 1.6  # seen on a 16 GB card: 0.34 peak activation, 1.27 graphs
 DTYPES: tuple[KvDtype, ...] = ("auto", "fp8")
-_LLAMA_ONLY = (
-    ("type_k", "f16", "-ctk"), ("type_v", "f16", "-ctv"), ("n_gpu_layers", None, "-ngl"), ("n_cpu_moe", None, "-ncmoe"),
-    ("swa_full", False, "--swa-full"), ("kv_unified", False, "-kvu"),
-)  # fmt: skip
+_DTYPE, _BATCH = "auto and fp8 are both shown", "--max-num-batched-tokens is vLLM's"
+_LLAMA_ONLY: tuple[tuple[str, object, str, str], ...] = (
+    ("type_k", "f16", "-ctk", _DTYPE),
+    ("type_v", "f16", "-ctv", _DTYPE),
+    ("n_batch", 2048, "-b", _BATCH),
+    ("n_ubatch", 512, "-ub", _BATCH),
+    ("margin", DEFAULT_MARGIN_GIB, "--margin", "--gpu-memory-utilization is vLLM's"),
+    ("n_gpu_layers", None, "-ngl", "vLLM has all layers on the GPU"),
+    ("n_cpu_moe", None, "-ncmoe", "vLLM has all layers on the GPU"),
+    ("swa_full", False, "--swa-full", "leave it out"),
+    ("kv_unified", False, "-kvu", "vLLM has one pool"),
+    ("flash_attn", "auto", "-fa", "leave it out"),
+    ("ask_engine", None, "--ask-engine", "give a GGUF file"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +88,9 @@ class Served:
 
 def serve(args: argparse.Namespace, model: HfModel) -> Served:
     """What the options say of this model. Raises InputError for options that vLLM does not have."""
-    for name, default, option in _LLAMA_ONLY:
+    for name, default, option, instead in _LLAMA_ONLY:
         if getattr(args, name) != default:
-            raise InputError(
-                f"{option} is of llama.cpp", hint="leave it out: vLLM has --kv-cache-dtype, auto or fp8"
-            )
+            raise InputError(f"{option} is of llama.cpp, and this is a model for vLLM", hint=instead)
     config = model.config
     batch = args.max_num_batched_tokens
     request = ServeRequest(

@@ -160,8 +160,12 @@ def test_options_of_vllm(capsys: pytest.CaptureFixture[str], llama: str) -> None
 def test_options_of_the_other_engine_are_refused(
     capsys: pytest.CaptureFixture[str], llama: str, tmp_path: Path
 ) -> None:
-    assert main(["budget", llama, "-ctk", "q8_0"]) == 2
-    assert "-ctk is of llama.cpp" in capsys.readouterr().err
+    for given in ("-ctk q8_0", "-ctv q4_0", "-b 1", "-ub 1", "--margin 2", "-ngl 5", "-ncmoe 1", "--swa-full", "-kvu",
+                  "-fa on", "--ask-engine x"):  # fmt: skip
+        assert main(["budget", llama, *given.split()]) == 2
+        assert f"{given.split()[0]} is of llama.cpp" in capsys.readouterr().err
+    assert main(["budget", str(tmp_path), "--ask-engine", "x"]) == 2
+    assert "not for a folder" in capsys.readouterr().err
     path = tmp_path / "m.gguf"
     path.write_bytes(SMALL)
     assert main(["budget", str(path), "--block-size", "32"]) == 2
