@@ -16,6 +16,9 @@ NVML_LIMIT_S = 2.0  # a driver that hangs must not hang a command that reads a f
 
 DRIVER_FILES = ("/dev/nvidiactl", "/dev/dxg")  # the driver on Linux, the bridge to it in WSL
 
+AMD_FILES = ("/sys/module/amdgpu",)
+
+TotalSource = Literal["given", "nvml", "amdgpu"]
 ReserveSource = Literal["given", "measured", "not measured"]
 
 
@@ -25,17 +28,18 @@ class Money:
 
     budget: Budget
     card: str | None
-    total_source: Literal["given", "nvml"]
+    total_source: TotalSource
     reserve_source: ReserveSource
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A memory to fit into: a GPU, or what `--vram` says (`name` and `used_bytes` are None then)."""
+    """A memory to fit into: a GPU, or what `--vram` says (`name` and `used_bytes` are None then, `source` given)."""
 
     name: str | None
     total_bytes: int
     used_bytes: int | None
+    source: TotalSource = "given"
 
 
 def card_for(args: argparse.Namespace) -> Card | None:
@@ -57,10 +61,30 @@ def money_for(args: argparse.Namespace, card: Card, weights_gpu_bytes: int) -> M
         margin_bytes=int(args.margin * GIB),
     )
     made = budget(weights_gpu_bytes, terms)
-    return Money(made, card.name, "nvml" if card.name else "given", source)
+    return Money(made, card.name, card.source, source)
 
 
 def _first_gpu() -> Card | None:
+    return _first_nvidia() or _first_amd()
+
+
+def _first_amd() -> Card | None:
+    if not any(os.path.exists(path) for path in AMD_FILES):
+        return None
+    from kvtui.gpu.amd import engines_choice, open_amd
+    from kvtui.gpu.nvml import GpuLost
+
+    own = engines_choice()
+    if not own:
+        return None
+    try:
+        used = open_amd([own[0].index]).read(None).used_bytes
+    except GpuLost:
+        return None
+    return Card(own[0].name, own[0].total_bytes, used, "amdgpu")
+
+
+def _first_nvidia() -> Card | None:
     # NVML's bindings take longer to import than everything else here together.
     if not any(os.path.exists(path) for path in DRIVER_FILES):
         return None
@@ -69,7 +93,7 @@ def _first_gpu() -> Card | None:
     try:
         nvml = open_nvml(NVML_LIMIT_S)
         device = nvml.devices[0]
-        memory = nvml.memory(device.index)
+        memory = nvml.memory(device.index, device.mig)
     except (NvmlMissing, GpuLost):
         return None
-    return None if memory is None else Card(device.name, memory.total, memory.used)
+    return None if memory is None else Card(device.name, memory.total, memory.used, "nvml")

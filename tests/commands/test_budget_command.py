@@ -10,7 +10,7 @@ import pytest
 
 from kvtui.cli import main
 from kvtui.commands import budget_card
-from kvtui.gpu import nvml
+from kvtui.gpu import amd, nvml
 from kvtui.gpu.nvml import DeviceMemory, NvmlMissing
 from kvtui.gpu.samples import DeviceInfo
 from tests.model.gguf_bytes import gguf, model, tensor, write
@@ -120,8 +120,8 @@ def test_the_first_gpu_stands_in_for_vram(
     class Driver:
         devices = (DeviceInfo("nvml", 0, "Some GPU 16 GB", 16 << 30),)
 
-        def memory(self, index: int) -> DeviceMemory:
-            assert index == 0
+        def memory(self, index: int, mig: int | None) -> DeviceMemory:
+            assert (index, mig) == (0, None)
             return DeviceMemory(16 << 30, 700 << 20)
 
     monkeypatch.setattr(nvml, "open_nvml", lambda _limit_s: Driver())
@@ -138,6 +138,27 @@ def test_the_first_gpu_stands_in_for_vram(
     page = capsys.readouterr().out
     assert "Some GPU 16 GB" in page
     assert "700.0 MiB (measured)" in page
+
+
+def test_an_amd_card_stands_in_for_vram(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, gemma: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "sys/class/drm/card0/device"
+    folder.mkdir(parents=True)
+    for name, value in {
+        "vendor": "0x1002",
+        "uevent": "PCI_SLOT_NAME=0000:03:00.0",
+        "product_name": "Radeon 16 GB",
+        "mem_info_vram_total": 16 << 30,
+        "mem_info_vram_used": 300 << 20,
+    }.items():
+        (folder / name).write_text(f"{value}\n")
+    monkeypatch.setattr(amd, "ROOTS", amd.Roots(sys=tmp_path / "sys"))
+    monkeypatch.setattr(budget_card, "DRIVER_FILES", ())
+    monkeypatch.setattr(budget_card, "AMD_FILES", (str(tmp_path),))
+    money = document(capsys, gemma, "-c", "32768")[1]["budget"]
+    assert (money["card"], money["total_source"]) == ("Radeon 16 GB", "amdgpu")
+    assert (money["total_bytes"], money["reserve_bytes"]) == (16 << 30, 300 << 20)
 
 
 def test_a_driver_that_does_not_answer_is_no_card(
