@@ -27,6 +27,8 @@ _KV_LADDER = (("f16", "f16"), ("q8_0", "q8_0"), ("q4_0", "q4_0"))
 _VARIABLES = ("context", "kv-types", "slots", "flash-attention", "micro-batch", "gpu-layers")
 _VARIABLE = re.compile(r"^\s+((?:OLLAMA|LLAMA)_[A-Z_]+)\s", re.MULTILINE)
 _VERSION = re.compile(r"\b(?:client )?version is (\d\S*)")
+_LLAMA_SERVER = "LLAMA_ARG_FIT"
+"""Listed since the runner is a llama-server, whose own variables then count."""
 _LOST = {
     "OLLAMA_KV_CACHE_TYPE": "the type of the KV cache",
     "OLLAMA_FLASH_ATTENTION": "flash attention",
@@ -74,7 +76,7 @@ class OllamaEngine:
     def command(self, config: RunConfig, port: int) -> Command:
         """The daemon with everything that `config` decides in its environment, and the request that loads the model."""
         listed = self.abilities().options
-        settings = tuning_variables(config)
+        settings = tuning_variables(config, probes=_LLAMA_SERVER in listed)
         unknown = tuple(
             Missing(name, _LOST[name]) for name, _ in settings if name in _LOST and name not in listed
         )

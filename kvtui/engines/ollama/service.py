@@ -18,8 +18,11 @@ _MAY_STAND = ("OLLAMA_FLASH_ATTENTION",)
 
 
 def recipes(config: RunConfig) -> tuple[Recipe, ...]:
-    """How a daemon gets what only it can set, restart included, and how every client gets the rest."""
-    pairs = tuning_variables(config)
+    """How a daemon gets what only it can set, restart included, and how every client gets the rest.
+
+    Of which version it is nobody knows here: a quantized type gets the flash attention that older ones want for it.
+    """
+    pairs = tuning_variables(config, probes=config.type_k in ("f16", "bf16", "f32"))
     unset = tuple(name for name in _MAY_STAND if name not in dict(pairs))
     return (
         _systemd(pairs, unset),

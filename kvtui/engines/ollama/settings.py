@@ -17,18 +17,20 @@ def num_ctx(config: RunConfig) -> int:
     return config.n_ctx // config.n_parallel
 
 
-def tuning_variables(config: RunConfig) -> tuple[tuple[str, str], ...]:
+def tuning_variables(config: RunConfig, *, probes: bool = True) -> tuple[tuple[str, str], ...]:
     """The daemon's settings that `config` decides, by their environment variables, in the order of the names.
 
-    Flash attention that is left to the engine is left unset: any value but 0 would ask for it.
+    Flash attention that is left to the engine is left unset where that means a probe of the device (`probes`, since
+    0.30). Before, unset mostly means off, and to ask for it is the probe: it is dropped with a line in the log where
+    GPU or model cannot.
     """
     found = {
         "OLLAMA_CONTEXT_LENGTH": str(num_ctx(config)),
         "OLLAMA_KV_CACHE_TYPE": config.type_k,
         "OLLAMA_NUM_PARALLEL": str(config.n_parallel),
     }
-    if config.flash_attn != "auto":
-        found["OLLAMA_FLASH_ATTENTION"] = "1" if config.flash_attn == "on" else "0"
+    if config.flash_attn != "auto" or not probes:
+        found["OLLAMA_FLASH_ATTENTION"] = "0" if config.flash_attn == "off" else "1"
     return tuple(sorted(found.items()))
 
 

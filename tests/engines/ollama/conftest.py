@@ -28,19 +28,33 @@ CONFIG = RunConfig(
 
 
 def put_in_store(store: Path, model: Path, name: str) -> None:
-    """`model` as `name:latest`, laid out as Ollama does."""
-    data = model.read_bytes()
-    digest = hashlib.sha256(data).hexdigest()
+    """`model` as `name:latest`, laid out as `ollama create` does."""
+    about = {
+        "model_format": "gguf",
+        "model_family": "llama",
+        "model_families": ["llama"],
+        "model_type": "323K",
+        "file_type": "F16",
+        "architecture": "amd64",
+        "os": "linux",
+    }
+    (store / "blobs").mkdir(parents=True, exist_ok=True)
     manifest = store / "manifests" / "registry.ollama.ai" / "library" / name / "latest"
     manifest.parent.mkdir(parents=True)
-    layer = {
-        "mediaType": "application/vnd.ollama.image.model",
-        "digest": f"sha256:{digest}",
-        "size": len(data),
+    document = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+        "config": blob(store, "application/vnd.docker.container.image.v1+json", json.dumps(about).encode()),
+        "layers": [blob(store, "application/vnd.ollama.image.model", model.read_bytes())],
     }
-    manifest.write_text(json.dumps({"schemaVersion": 2, "layers": [layer]}))
-    (store / "blobs").mkdir(exist_ok=True)
+    manifest.write_text(json.dumps(document))
+
+
+def blob(store: Path, kind: str, data: bytes) -> dict[str, object]:
+    """`data` among the blobs, and how a manifest names it."""
+    digest = hashlib.sha256(data).hexdigest()
     (store / "blobs" / f"sha256-{digest}").write_bytes(data)
+    return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(data)}
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,6 @@ class Stand:
     @classmethod
     def make(cls, folder: Path, patch: pytest.MonkeyPatch) -> Stand:
         """Everything below `folder`, named by the environment."""
-        (folder / "models").mkdir()
         put_in_store(folder / "models", write_tiny_model(folder / "tiny.gguf"), "tiny")
         patch.setenv("OLLAMA_MODELS", str(folder / "models"))
         patch.setenv("HOME", str(folder))

@@ -355,7 +355,8 @@ def run_model() -> None:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["serve", "--help"]:
-            print(HELP)
+            listed = "      LLAMA_ARG_FIT              Enable llama.cpp automatic fit\n" if ERA == "0.33" else ""
+            print(HELP + listed)
         case ["--version"]:
             print(
                 f"Warning: could not connect to a running Ollama instance\nWarning: client version is {VERSION}"
