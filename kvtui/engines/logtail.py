@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 
 from kvtui.core.text import clean
+from kvtui.engines.logsize import LogSize
 from kvtui.logs.facts import EngineFacts
 from kvtui.logs.parser import LogParser
 
@@ -25,13 +26,18 @@ class LogTail:
     """A thread of its own that follows `path`. `on_log` gets cleaned lines, at most ten batches a second
     unless more lines wait than should be kept.
 
-    The engine writes to the file and never waits for kvtui. `facts` and `size` may be read from any thread.
+    The engine writes to the file and never waits for kvtui. `bound` keeps the file from growing without limit: for
+    files of our own only. `facts` and `size` may be read from any thread.
     """
 
-    def __init__(self, path: Path, on_log: Callable[[list[str]], None]) -> None:
+    def __init__(
+        self, path: Path, on_log: Callable[[list[str]], None], *, bound: LogSize | None = None
+    ) -> None:
         self._file = path.open("rb", buffering=0)
         self._last = 0
         self._on_log = on_log
+        self._bound = bound
+        self._line_breaks = 0
         self._parser = LogParser()
         self._lock = Lock()
         self._ended = Event()
@@ -55,6 +61,9 @@ class LogTail:
             # What a child that escaped goes on printing is not waited for.
             self._last = os.fstat(self._file.fileno()).st_size
             self._ended.set()
+            self._thread.join()
+            if self._bound is not None:
+                self._bound.close(self._line_breaks)
         self._thread.join()
 
     def _follow(self) -> None:
@@ -87,9 +96,12 @@ class LogTail:
         while grew < _ROUND and (chunk := os.read(self._file.fileno(), _CHUNK)):
             grew += len(chunk)
             self._size += len(chunk)
+            self._line_breaks += chunk.count(b"\n")
             with self._lock:
                 self._parser.feed(chunk)
             lines.feed(chunk)
+        if self._bound is not None and grew:
+            self._bound.read(self._size)
         return grew
 
 

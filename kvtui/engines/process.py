@@ -19,6 +19,7 @@ from kvtui.engines.base import Client, Command, StartProgress
 from kvtui.engines.environment import engine_environment
 from kvtui.engines.failure import describe_exit, is_port_clash, last_words
 from kvtui.engines.invocation import Invocation
+from kvtui.engines.logsize import LogSize
 from kvtui.engines.logtail import LogTail
 from kvtui.engines.program import ask_program
 from kvtui.engines.reach import Reach
@@ -182,7 +183,7 @@ class EngineProcess:
         finally:
             guards_end.close()
         self._engine_pid = self._told_pid()
-        self._log = LogTail(self._log_path, self._on_log)
+        self._log = LogTail(self._log_path, self._on_log, bound=LogSize(self._log_path))
 
     def _told_pid(self) -> int:
         """What the guard says: the process that it started."""

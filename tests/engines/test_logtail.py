@@ -10,6 +10,7 @@ from threading import Event, Thread
 import pytest
 
 from kvtui.engines.failure import describe_exit, is_port_clash, last_words
+from kvtui.engines.logsize import LogSize
 from kvtui.engines.logtail import LogTail
 from kvtui.engines.watch import Quiet
 from kvtui.logs.facts import EngineFacts
@@ -149,3 +150,46 @@ def test_closing_does_not_wait_for_somebody_who_never_stops_printing(
         given_up.set()
         closing.join()
     assert ended
+
+
+def test_a_flood_is_read_to_the_end_and_only_its_beginning_and_end_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    seen: list[str] = []
+    on_disk = []
+    with path.open("wb", buffering=0) as log:
+        tail = LogTail(path, seen.extend, bound=LogSize(path, head=1 << 16, tail=1 << 16))
+        number = 0
+        for _ in range(12):
+            lines = range(number, number + 1000)
+            log.write(b"".join(b"line %09d of a flood" % n + b"." * 2000 + b"\n" for n in lines))
+            number = lines.stop
+            wait_for(tail, log.tell())
+            on_disk.append(path.stat().st_blocks * 512)
+        size = log.tell()
+        tail.close()
+    assert size > 22 << 20
+    assert max(on_disk) < 8 << 20
+    assert tail.facts().n_lines == len(seen) == 12_000
+    kept = [line.rstrip(".") for line in path.read_text().splitlines()]
+    assert path.stat().st_size < 1 << 18
+    at = next(i for i, line in enumerate(kept) if line.startswith("[kvtui: "))
+    assert kept[:at] == [f"line {n:09d} of a flood" for n in range(at)]
+    assert kept[-1] == "line 000011999 of a flood"
+    left = int(kept[at].split()[1])
+    assert kept[at + 1] == f"line {at + left:09d} of a flood"
+
+
+def test_a_log_of_the_usual_size_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"a line\n" * 100_000)
+    LogTail(path, lambda lines: None, bound=LogSize(path)).close()
+    assert path.read_bytes() == b"a line\n" * 100_000
+
+
+def test_a_log_that_was_removed_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes((b"a line" + b"." * 5000 + b"\n") * 5_000)
+    tail = LogTail(path, lambda lines: None, bound=LogSize(path))
+    path.unlink()
+    tail.close()
+    assert not path.exists()
