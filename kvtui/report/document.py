@@ -51,8 +51,10 @@ One run:
     stability   [depth, n_decode, asked, start_bytes, requests [timing, memory_bytes, error], seconds]
     facts       everything that the engine's log proves, with its lines (kvtui.logs.facts.EngineFacts)
     concurrency [requested, depth, failed, errors, decode_tps, seconds]
-    quality     baseline_run, identical, total, regressed, baseline_failed, divergences [task, depth, identical,
-                first_token, baseline_tokens, passed, baseline_passed]: null without a baseline
+    forecast    kv_bytes, conventional_kv_bytes, weights_bytes, total_bytes, exactness, dry_run [..]: null before any
+    quality     baseline_run, identical, total, regressed, baseline_failed, not_repeated, top_agreement, shift,
+                conclusion `identical`, `wording`, `verdicts` or `none`, divergences [task, depth, identical,
+                first_token, baseline_tokens, passed, baseline_passed, ..]: null without a baseline
     checks      [setting, asked, actual, state, line, text, note]
     findings    [id, severity, title, why, next, evidence [line, text]]
     failures    [phase, kind, text, line, device, wanted_mib]

@@ -129,6 +129,7 @@ def _measured(run: RunFacts) -> dict[str, Any]:
             "lost": memory.lost if memory else None,
             "phases": to_builtins(memory.peaks) if memory else [],
         },
+        "forecast": to_builtins(record.forecast),
         "breakdown": _breakdown(run.breakdown),
         "spill": to_builtins(run.spill),
         "recall": [_recall(r) for r in record.recalls],
@@ -182,4 +183,8 @@ def _quality(run: RunFacts) -> dict[str, Any] | None:
         "regressed": run.quality.regressed,
         "baseline_failed": run.quality.baseline_failed,
         "divergences": to_builtins(run.quality.divergences),
+        "not_repeated": run.quality.summary.not_repeated,
+        "top_agreement": run.quality.summary.top_agreement,
+        "shift": run.quality.summary.shift,
+        "conclusion": run.quality.summary.conclusion,
     }

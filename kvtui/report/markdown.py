@@ -9,6 +9,7 @@ from kvtui.report import words
 from kvtui.report.escape import code, fence, table, text
 from kvtui.report.facts import SessionFacts, derive
 from kvtui.report.handover import pastes
+from kvtui.report.markdown_quality import quality_section, recall_section
 from kvtui.report.markdown_runs import finding_lines, run_section
 from kvtui.report.run_facts import RunFacts
 from kvtui.session.events import Decided, Recommended
@@ -27,8 +28,8 @@ def render(state: SessionState, *, log_dir: str = "logs") -> str:
         *_machine(session),
         *_steps(state),
         *_run_table(session),
-        *_recall(session),
-        *_quality(session),
+        *recall_section(session),
+        *quality_section(session),
         *_findings(session),
         *_skipped(state),
         *_decisions(session),
@@ -187,50 +188,6 @@ def _run_table(session: SessionFacts) -> list[str]:
     quant = text(session.state.started.model.quant or "unknown")
     note = [f"All runs: {quant} weights, the machine, engine and model above.", ""] if rows else []
     return ["## Runs", "", *(table(head, rows) or ["No run was started.", ""]), *note]
-
-
-def _recall(session: SessionFacts) -> list[str]:
-    rows = [
-        (
-            str(run.record.number),
-            text(words.quantization(session.state.started.model.quant, run)),
-            f"{result.depth:,}",
-            f"{result.found} of {len(result.needles)}",
-            ", ".join(f"{n.position * 100:.0f} %" for n in result.needles if not n.found) or "none",
-        )
-        for run in session.runs
-        for result in run.record.recalls
-    ]
-    head = ("run", "quantization", "depth", "found", "missed at (0 % is the start)")
-    return ["## Recall", "", *(table(head, rows) or ["Not measured.", ""])]
-
-
-def _quality(session: SessionFacts) -> list[str]:
-    rows = []
-    for run in session.runs:
-        if run.quality is None:
-            continue
-        diverged = [
-            f"{code(d.task)} at {d.depth:,} from token {d.first_token}"
-            for d in run.quality.divergences
-            if not d.identical and d.first_token is not None
-        ]
-        rows.append(
-            (
-                str(run.record.number),
-                text(words.quantization(session.state.started.model.quant, run)),
-                f"run {run.quality.baseline_run}",
-                f"{run.quality.identical} of {run.quality.total}",
-                ", ".join(diverged) or "none",
-                ", ".join(code(t) for t in run.quality.regressed) or "none",
-                ", ".join(code(t) for t in run.quality.baseline_failed) or "none",
-            )
-        )
-    head = (
-        *("run", "quantization", "baseline", "identical outputs", "first token that differs"),
-        *("passed at the baseline, fails now", "failed at the baseline already"),
-    )
-    return ["## Quality against the f16 baseline", "", *(table(head, rows) or ["Not measured.", ""])]
 
 
 def _findings(session: SessionFacts) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from kvtui.core.findings import Finding
-from kvtui.core.units import MIB, size
+from kvtui.core.units import MIB, signed_size, size
 from kvtui.report import words
 from kvtui.report.escape import code, fence, table, text
 from kvtui.report.facts import SessionFacts
@@ -27,6 +27,8 @@ def run_section(session: SessionFacts, run: RunFacts, log_dir: str) -> list[str]
         *_speeds(run),
         *_tasks(run),
         *_concurrency(run),
+        *_full_pool(run),
+        *_stability(run),
         *_failures(run),
     ]
 
@@ -149,6 +151,7 @@ def _memory(run: RunFacts) -> list[str]:
         ("at the peak: the engine's rest", words.bytes_(parts.other)),
         ("at the peak: others", words.bytes_(parts.others)),
         ("at the peak: free", words.bytes_(parts.free)),
+        ("forecast for the whole engine", words.forecast(run)),
     ]
     how = f"every {record.interval_s:g} s, {words.NOT_MEASURED if points.basis is None else points.basis}"
     lost = f", {record.lost} readings lost" if record.lost else ""
@@ -159,8 +162,8 @@ def _speeds(run: RunFacts) -> list[str]:
     rows = [
         (
             f"{s.depth:,}",
-            words.speed(s.prompt_tps),
-            words.speed(s.decode_tps),
+            words.spread(s.prompt_tps, s.prompt_range),
+            words.spread(s.decode_tps, s.decode_range),
             words.seconds(s.first_token_s),
             str(len(s.repeats)),
             "not measured" if s.gpu_util is None else f"{s.gpu_util} %",
@@ -168,7 +171,15 @@ def _speeds(run: RunFacts) -> list[str]:
         )
         for s in run.record.speeds
     ]
-    head = ("depth", "prompt", "decode", "time to first token", "repeats", "GPU busy", "note")
+    head = (
+        "depth",
+        "prompt (spread)",
+        "decode (spread)",
+        "time to first token",
+        "repeats",
+        "GPU busy",
+        "note",
+    )
     return table(head, rows) or ["Speed: not measured.", ""]
 
 
@@ -201,6 +212,38 @@ def _concurrency(run: RunFacts) -> list[str]:
         for c in run.record.concurrency
     ]
     return table(("requests at once", "tokens each", "failed", "decode, each", "errors"), rows)
+
+
+def _full_pool(run: RunFacts) -> list[str]:
+    rows = [
+        (
+            str(p.requested),
+            f"{p.depth:,} + {p.answer:,}",
+            f"{p.pool:,}",
+            str(p.failed),
+            "yes" if p.recovered else "**no**",
+            "; ".join(text(e) for e in p.errors) or "none",
+        )
+        for p in run.record.full_pool
+    ]
+    head = ("requests at once", "tokens each", "cells they share", "failed", "one works afterwards", "errors")
+    return table(head, rows)
+
+
+def _stability(run: RunFacts) -> list[str]:
+    rows = []
+    for result in run.record.stability:
+        levels = [r.memory_bytes for r in result.requests if r.memory_bytes is not None]
+        grown = levels[-1] - result.start_bytes if levels and result.start_bytes is not None else None
+        rows.append(
+            (
+                f"{result.depth:,} + {result.n_decode:,}",
+                f"{len(result.requests)} of {result.asked}",
+                str(result.failed),
+                words.measured(grown, signed_size),
+            )
+        )
+    return table(("nearly full: tokens", "requests", "failed", "memory, last against first"), rows)
 
 
 def _failures(run: RunFacts) -> list[str]:

@@ -36,7 +36,9 @@ _GROUPS = {
     "breakdown": "total_bytes weights_bytes kv_bytes compute_bytes other_bytes others_bytes free_bytes proven",
     "spill": "kv_host_bytes layers_on_cpu",
     "sampling": "temperature seed",
-    "quality": "baseline_run identical total regressed baseline_failed divergences",
+    "quality": "baseline_run identical total regressed baseline_failed divergences not_repeated "
+    "top_agreement shift conclusion",
+    "forecast": "kv_bytes conventional_kv_bytes weights_bytes total_bytes exactness dry_run",
     "  ": "moved hidden side_contexts speeds recall tasks repeated concurrency full_pool stability prompts "
     "prompts_reason checks findings failures missing config argv env command follow",
 }

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from kvtui.core.units import MIB, duration, rate, signed_size, size, tokens
+from kvtui.procedure.forecast import forecast_error
 from kvtui.procedure.steps import PURPOSES
 from kvtui.procedure.variables import BY_NAME
 from kvtui.report.run_facts import ContextSize, KvBytes, RunFacts
@@ -38,6 +39,13 @@ def kv_bytes(value: float | None, missing: str = NOT_PROVEN) -> str:
 def speed(value: float | None) -> str:
     """Tokens per second."""
     return measured(value, rate)
+
+
+def spread(value: float | None, extremes: tuple[float, float] | None) -> str:
+    """A speed with the slowest and fastest of its repeats: `31.2 t/s (30.8 to 31.4)`."""
+    if value is None or extremes is None or not all(map(math.isfinite, (value, *extremes))):
+        return speed(value)
+    return f"{rate(value)} ({extremes[0]:,.1f} to {extremes[1]:,.1f})"
 
 
 def seconds(value: float | None) -> str:
@@ -108,6 +116,17 @@ def kv(sizes: KvBytes) -> str:
     small = abs(sizes.difference) <= sizes.rounding
     gap = "none beyond the log's rounding" if small else gap_of(sizes.difference)
     return f"forecast {forecast}, proven {proven}, difference {gap}"
+
+
+def forecast(run: RunFacts) -> str:
+    """The engine's memory as it was forecast, and how far off that was."""
+    expected = run.record.forecast.total_bytes if run.record.forecast is not None else None
+    if expected is None:
+        return "none"
+    found = next((e for e in forecast_error(run.record) if e.what == "engine"), None)
+    if found is None:
+        return size(expected)
+    return f"{size(expected)}, measured {signed_size(found.error)} ({found.share * 100:+.1f} %)"
 
 
 def gap_of(n_bytes: int) -> str:

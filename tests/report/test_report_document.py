@@ -36,7 +36,7 @@ TOP = {
     *("recommendations", "decisions", "pastes", "not_measured", "time"),
 }
 RUN = {
-    *("subject", "repeated", "full_pool", "stability", "prompts", "prompts_reason", "facts"),
+    *("subject", "repeated", "full_pool", "stability", "prompts", "prompts_reason", "facts", "forecast"),
     *("run", "step", "purpose", "outcome", "counts", "interrupted", "reason", "failure", "exit_code"),
     *(
         "started_at",

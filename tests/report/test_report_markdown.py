@@ -16,7 +16,13 @@ from markdown_it.token import Token
 
 from kvtui.core.text import clean
 from kvtui.logs.facts import EngineFacts
-from kvtui.probes.results import ConcurrencyResult, SpeedResult
+from kvtui.probes.results import (
+    ConcurrencyResult,
+    FullPoolResult,
+    SpeedResult,
+    StabilityRequest,
+    StabilityResult,
+)
 from kvtui.report.escape import code, fence, table, text
 from kvtui.report.markdown import render
 from tests.report import states
@@ -235,6 +241,39 @@ def test_concurrency_is_a_table_of_its_own() -> None:
     result = ConcurrencyResult(4, 8192, 1, ("the slot | was full",), (18.0, 17.5, 17.1), 20.0)
     report = render(states.with_run(sample.state(), 6, concurrency=(result,)))
     assert "| 4 | 8,192 | 1 | 18.0 t/s, 17.5 t/s, 17.1 t/s | the slot &#124; was full |" in report
+
+
+def test_speeds_state_their_spread_and_memory_its_forecast() -> None:
+    report = render(sample.state()).split("### Run 6")[1]
+    assert "| 47,104 | 690 t/s (683.1 to 696.9) | 19.7 t/s (19.5 to 19.9) | 1:08 | 2 | 97 % |  |" in report
+    forecast = states.run(sample.state(), 6).forecast
+    assert forecast is not None
+    assert re.search(
+        r"\| forecast for the whole engine \| [\d.]+ GiB, measured [+-][\d.]+ MiB \([+-][\d.]+ %\) \|", report
+    )
+    none = states.with_run(sample.state(), 6, forecast=replace(forecast, total_bytes=None))
+    assert "| forecast for the whole engine | none |" in render(none).split("### Run 6")[1]
+
+
+def test_full_pools_and_stability_are_tables_of_their_own() -> None:
+    pool = FullPoolResult(4, 9000, 200, 32768, 1, ("context | full",), False, 30.0)
+    timing = states.run(sample.state(), 6).speeds[0].repeats[0]
+    held = StabilityResult(
+        46000,
+        128,
+        3,
+        100 << 20,
+        (StabilityRequest(timing, 100 << 20), StabilityRequest(None, 112 << 20, "gone")),
+        9.0,
+    )
+    report = render(states.with_run(sample.state(), 6, full_pool=(pool,), stability=(held,)))
+    assert "| 4 | 9,000 + 200 | 32,768 | 1 | **no** | context &#124; full |" in report
+    assert "| 46,000 + 128 | 2 of 3 | 1 | +12.0 MiB |" in report
+
+
+def test_outputs_that_only_changed_in_wording_are_called_that() -> None:
+    quality = _section(render(sample.state()), "Quality against the f16 baseline")
+    assert "| text changed, no verdict did |" in quality
 
 
 def test_raw_logs_are_where_the_caller_says() -> None:
