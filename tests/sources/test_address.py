@@ -233,7 +233,7 @@ def test_a_server_that_trickles_ends_in_time(part: str, monkeypatch: pytest.Monk
     with serving(answer) as server:
         with pytest.raises(ModelFileError, match="did not answer in time"):
             open_address(server.url())
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 5
 
 
 def test_split_models_are_summed() -> None:

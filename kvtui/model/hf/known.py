@@ -12,9 +12,10 @@ from typing import Any
 PLAIN = frozenset(
     (
         "llama", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "granite", "granitemoe", "olmo", "olmo2", "olmo3",
-        "olmoe", "phi", "cohere", "ministral", "glm", "glm4", "glm4_moe", "nemotron", "stablelm", "internlm2",
-        "smollm3", "seed_oss", "arcee", "apertus", "ernie4_5", "ernie4_5_moe", "dots1", "minimax_m2", "exaone4",
-        "hunyuan_v1_dense", "hunyuan_v1_moe", "qwen2_5_vl_text", "qwen2_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text",
+        "olmoe", "phi", "cohere", "glm", "glm4", "glm4_moe", "nemotron", "stablelm", "internlm2",
+        "smollm3", "seed_oss", "arcee", "apertus", "ernie4_5", "ernie4_5_moe", "minimax_m2", "exaone4",
+        "hunyuan_v1_dense", "hunyuan_v1_moe", "qwen2_vl", "qwen2_5_vl", "qwen2_vl_text", "qwen2_5_vl_text",
+        "qwen3_vl_text", "qwen3_vl_moe_text",
     )
 )  # fmt: skip
 
@@ -27,8 +28,8 @@ HEADS_ALIKE = frozenset(
 )  # fmt: skip
 # and heads that share the width of the model.
 HEADS_SHARE_WIDTH = HEADS_ALIKE | {
-    "qwen2", "qwen2_moe", "qwen2_vl_text", "qwen2_5_vl_text", "mistral", "mixtral", "starcoder2", "smollm3", "exaone4",
-    "cohere2",
+    "qwen2", "qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "mistral", "mixtral",
+    "starcoder2", "smollm3", "exaone4", "cohere2",
 }  # fmt: skip
 
 # A window in the file counts for every layer.
@@ -38,13 +39,11 @@ ALL_SLIDING = frozenset(("mistral", "mixtral", "phi3", "starcoder2"))
 EVERY: dict[str, int] = {"gemma2": 2, "gemma3_text": 6, "cohere2": 4, "gpt_oss": 2}
 PATTERN_KEYS = ("sliding_window_pattern", "_sliding_window_pattern")
 
-LATENT = frozenset(
-    ("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "longcat_flash", "pangu_ultra_moe")
-)
+LATENT = frozenset(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "pangu_ultra_moe"))
 
 # Types whose `kv_lora_rank` vLLM serves with latent attention, but with more than it beside.
 LATENT_AND_MORE = frozenset(
-    ("deepseek_v32", "glm_moe_dsa", "deepseek_v4", "deepseek_v41", "kimi_linear", "hy_v4")
+    ("deepseek_v32", "glm_moe_dsa", "deepseek_v4", "deepseek_v41", "kimi_linear", "hy_v4", "longcat_flash")
 )
 
 WITH_STATE = frozenset(
