@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Event
 from time import monotonic
 
@@ -39,7 +40,8 @@ def measure_depth(
         meter.finish("speed", n_decode)
         timings.append(answer.timing)
     recall = ask_all(ask, planted, meter, monotonic(), cancel)
-    return summarise(depth, n_decode, timings), recall
+    speed = summarise(depth, n_decode, timings)
+    return speed, replace(recall, depth=speed.depth)
 
 
 def depth_for(ask: Asking, style: PromptStyle, usable: int, n_decode: int) -> int:

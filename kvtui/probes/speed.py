@@ -89,7 +89,8 @@ def summarise(depth: int, n_decode: int, timings: Sequence[Timing]) -> SpeedResu
     """Medians over `timings`; the spread, from slowest to fastest, is `decode_range` and `prompt_range` of the result.
 
     Prompt speed and first-token time count only the requests whose whole prompt was processed. What makes the
-    figures mean less than they seem to is said in `note`.
+    figures mean less than they seem to is said in `note`. The result's depth is what the engine counted where it always
+    counted the same: `depth` is an estimate for one that has no tokenizer to ask.
     """
     whole = [t for t in timings if t.cached_tokens <= _negligible(depth)]
     notes = []
@@ -105,8 +106,9 @@ def summarise(depth: int, n_decode: int, timings: Sequence[Timing]) -> SpeedResu
     elif timings and (lasted := min(t.decode_s for t in timings)) < _TOO_SHORT_S:
         notes.append(f"decode lasted {lasted:.2f} s, too short for a rate to rely upon")
     notes += [text for text in [clocks_apart(timings)] if text]
+    counted = {t.prompt_tokens for t in timings}
     return SpeedResult(
-        depth=depth,
+        depth=counted.pop() if len(counted) == 1 else depth,
         prompt_tps=_median(t.prompt_tps for t in whole or timings),
         decode_tps=_median(t.decode_tps for t in timings),
         first_token_s=_median(t.first_token_s for t in whole),

@@ -90,6 +90,12 @@ def test_what_the_engine_did_not_do_as_asked_is_noted(timing: Timing, note: str)
     assert summarise(1000, 32, [timing]).note == note
 
 
+def test_the_depth_is_what_the_engine_counted() -> None:
+    counted = replace(TIMING, prompt_tokens=998)
+    assert summarise(1000, 32, [counted, counted]).depth == 998
+    assert summarise(1000, 32, [counted, TIMING]).depth == 1000
+
+
 def test_unknown_rates_are_none() -> None:
     unknown = replace(TIMING, prompt_tps=None, decode_tps=None, first_token_s=None)
     result = summarise(1000, 32, [unknown])
