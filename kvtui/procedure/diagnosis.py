@@ -57,8 +57,10 @@ def _missing(sit: Situation, run: RunRecord, config: RunConfig, cause: Cause) ->
     if cause == "margin":
         free = free_at_peak(sit.state, run)
         return None if free is None else round(sit.plan.margin_gib * GIB) - free
-    total = sit.oracle.forecast(sit.state, config).total_bytes
-    over = None if total is None else total - usable_bytes(sit)
+    forecast = sit.oracle.forecast(sit.state, config)
+    over = forecast.short_bytes
+    if over is None and forecast.total_bytes is not None:
+        over = forecast.total_bytes - usable_bytes(sit)
     return over if over is not None and over > 0 else None
 
 
@@ -71,7 +73,7 @@ def _freeable(sit: Situation, run: RunRecord) -> int | None:
 
 def next_goal(sit: Situation, best: RunRecord | None) -> int | None:
     """The smallest planned context above `best` that the model was trained for; None when nothing is left."""
-    trained = sit.oracle.header.n_ctx_train
+    trained = sit.oracle.n_ctx_train
     above = best.config.n_ctx if best is not None else 0
     return next((c for c in stages(sit) if c > above and (trained is None or c <= trained)), None)
 

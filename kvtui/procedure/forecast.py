@@ -61,7 +61,8 @@ def runtime_overhead(state: SessionState, config: RunConfig, compute_bytes: int 
     transient part in proportion. Where the engine itself tells its compute buffers (`compute_bytes`), only what is
     left is taken from the runs. A run that ran out of memory says how much it must have been at least.
     """
-    runs = [r for r in state.runs if r.outcome == "ok" and _same_place(r.config, config)]
+    good = [r for r in state.runs if r.outcome == "ok"]
+    runs = [r for r in good if _same_place(r.config, config)] or good
     runs = [r for r in runs if _went_deep(r)] or runs
     same = [r for r in runs if r.config.n_ubatch == config.n_ubatch]
     expected = None if compute_bytes is None else _beside_compute(state, same or runs, compute_bytes)

@@ -101,7 +101,7 @@ def verdict(sit: Situation, *, stopped: bool = False) -> Verdict:
 
 def _short_of_target(sit: Situation, best: RunRecord) -> bool:
     wanted = max(stages.stages(sit), default=0)
-    trained = sit.oracle.header.n_ctx_train
+    trained = sit.oracle.n_ctx_train
     return best.config.n_ctx < (min(wanted, trained) if trained else wanted)
 
 

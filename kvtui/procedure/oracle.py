@@ -2,33 +2,107 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from kvtui.core.config import RunConfig
+from kvtui.core.text import clean
 from kvtui.core.units import MIB
 from kvtui.engines.base import DryRun
 from kvtui.model.context import ContextPlan, plan
 from kvtui.model.geometry import Geometry, geometry
 from kvtui.model.header import Header, read_header
 from kvtui.model.request import ContextRequest
-from kvtui.model.weights import place
+from kvtui.model.weights import WeightPlacement, place
 from kvtui.procedure.forecast import runtime_overhead
-from kvtui.session.records import Forecast
+from kvtui.session.records import Forecast, ModelInfo
 from kvtui.session.state import SessionState
+
+
+class ModelOracle(Protocol):
+    """One model, ready to be asked; what is asked is the same whatever form its files have."""
+
+    @property
+    def n_ctx_train(self) -> int | None:
+        """Tokens of context that it was trained on."""
+        ...
+
+    @property
+    def n_layer(self) -> int | None:
+        """Its layers."""
+        ...
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether it has experts that could stay on the CPU."""
+        ...
+
+    def context(self, config: RunConfig) -> ContextPlan:
+        """Context, caches and refusals of `config`."""
+        ...
+
+    def weights_bytes(self, config: RunConfig, *, on_gpu: bool) -> int:
+        """Bytes of weights on the GPU for `config`, or all of them where host memory stands in."""
+        ...
+
+    def forecast(self, state: SessionState, config: RunConfig, told: DryRun | None = None) -> Forecast:
+        """The memory of a run with `config`; `told` is the engine's own forecast."""
+        ...
+
+    def info(self, path: str, shown: str) -> ModelInfo:
+        """What its files state; `path` is what an engine is given, `shown` what the operator calls it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """One model file, ready to be asked."""
+    """One GGUF file; implements `ModelOracle`."""
 
     header: Header
     geometry: Geometry
+    _placed: dict[tuple[int | None, int | None], WeightPlacement] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """Placements that were asked for before: a plan asks for the same few hundreds of times."""
 
     @classmethod
     def read(cls, path: str) -> Oracle:
         """Read the header of the GGUF file at `path`. Raises ModelFileError."""
         header = read_header(path)
         return cls(header, geometry(header))
+
+    @property
+    def n_ctx_train(self) -> int | None:
+        """See ModelOracle."""
+        return self.header.n_ctx_train
+
+    @property
+    def n_layer(self) -> int | None:
+        """See ModelOracle."""
+        return self.header.n_layer
+
+    @property
+    def has_experts(self) -> bool:
+        """See ModelOracle."""
+        return self._place(None, None).expert_bytes > 0
+
+    def info(self, path: str, shown: str) -> ModelInfo:
+        """See ModelOracle."""
+        header = self.header
+        return ModelInfo(
+            path=path,
+            file_name=clean(shown),
+            name=header.name or "",
+            arch=header.arch,
+            quant=header.quant or "",
+            file_bytes=header.file_bytes,
+            weights_bytes=header.tensor_bytes,
+            header_sha256=header.header_sha256,
+            n_ctx_train=header.n_ctx_train,
+            n_layer=header.n_layer,
+            exactness=self.geometry.exactness,
+            has_chat_template=header.has_chat_template,
+        )
 
     def context(self, config: RunConfig) -> ContextPlan:
         """Context, caches and refusals of `config`."""
@@ -38,7 +112,13 @@ class Oracle:
         """Bytes of weights on the GPU for `config`, or all of them where host memory stands in."""
         if not on_gpu:
             return self.header.tensor_bytes
-        return place(self.header, config.n_gpu_layers, config.n_cpu_moe).gpu_bytes
+        return self._place(config.n_gpu_layers, config.n_cpu_moe).gpu_bytes
+
+    def _place(self, n_gpu_layers: int | None, n_cpu_moe: int | None) -> WeightPlacement:
+        key = (n_gpu_layers, n_cpu_moe)
+        if key not in self._placed:
+            self._placed[key] = place(self.header, *key)
+        return self._placed[key]
 
     def forecast(self, state: SessionState, config: RunConfig, told: DryRun | None = None) -> Forecast:
         """The memory of a run with `config`. The total needs one earlier run that measured what is neither

@@ -9,7 +9,7 @@ from kvtui.core.shell import command_line
 from kvtui.core.units import signed_size
 from kvtui.engines.base import Engine
 from kvtui.procedure.forecast import transient_bytes
-from kvtui.procedure.oracle import Oracle
+from kvtui.procedure.oracle import ModelOracle
 from kvtui.procedure.preset import Preset
 from kvtui.procedure.stability import Stability, stability
 from kvtui.procedure.steps import Purpose
@@ -96,11 +96,11 @@ class Situation:
 
     state: SessionState
     plan: Preset
-    oracle: Oracle
+    oracle: ModelOracle
     engine: Engine
 
     @classmethod
-    def of(cls, state: SessionState, oracle: Oracle, engine: Engine) -> Situation:
+    def of(cls, state: SessionState, oracle: ModelOracle, engine: Engine) -> Situation:
         """The situation of a session; the plan is the one recorded when it began."""
         plan: Preset = from_builtins(state.started.plan, Preset)
         return cls(state, plan, oracle, engine)

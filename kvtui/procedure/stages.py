@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from kvtui.core.config import RunConfig
 from kvtui.core.units import GIB, rate, size, tokens
+from kvtui.procedure.baseline import deepest_prompt
 from kvtui.procedure.quantized import accepted_types, flash_attention_off
 from kvtui.procedure.situation import Action, Close, Launch, ProbePlan, Situation, Skip
 from kvtui.procedure.speeds import is_slow
@@ -29,7 +31,21 @@ def stages(sit: Situation) -> tuple[int, ...]:
 
 def depth_of(sit: Situation, context: int) -> int:
     """The deepest prompt that leaves room for the answer in a context of that many tokens."""
-    return max(64, context - sit.plan.decode_tokens - 48)
+    return deepest_prompt(sit, context)
+
+
+def stage_run(sit: Situation, context: int) -> RunRecord | None:
+    """The run that tried the stage `context`: its own, or an earlier one of the same configuration as deep."""
+    own = sit.tried(subject(context))
+    if own is not None:
+        return own
+    config, depth = stage_config(sit, context), depth_of(sit, context)
+    same = [
+        r
+        for r in sit.runs("quantized")
+        if r.config == config and any(s.depth >= 0.9 * depth for s in r.speeds)
+    ]
+    return same[-1] if same and same[-1].outcome == "ok" else None
 
 
 def stage_config(sit: Situation, context: int) -> RunConfig:
@@ -48,7 +64,7 @@ def next_action(sit: Situation) -> Action:
     """The next stage that was neither run nor skipped, until one does not hold."""
     left_out = {s.context for s in sit.state.skipped}
     for context in stages(sit):
-        run = sit.tried(subject(context))
+        run = stage_run(sit, context)
         if run is not None:
             if not sit.stable(run).ok:
                 break
@@ -80,7 +96,7 @@ def _insisting(launch: Launch, reason: str) -> Launch:
 
 def why_not(sit: Situation, config: RunConfig) -> str | None:
     """Why a context is not worth launching: beyond what was trained, refused by the engine, or over the budget."""
-    trained = sit.oracle.header.n_ctx_train
+    trained = sit.oracle.n_ctx_train
     if trained is not None and config.n_ctx > trained:
         return f"the model was trained for {trained:,} tokens: cells beyond that are allocated and never used"
     expected = sit.oracle.context(config)
@@ -95,6 +111,9 @@ def why_not(sit: Situation, config: RunConfig) -> str | None:
 def over_budget(sit: Situation, config: RunConfig) -> str | None:
     """The figure by which the forecast misses the budget; None when it fits or cannot be told."""
     forecast = sit.oracle.forecast(sit.state, config)
+    if forecast.short_bytes is not None:
+        short = forecast.short_bytes
+        return f"needs {size(short)} more than the engine's pool holds" if short else None
     if forecast.total_bytes is None:
         return None
     usable = usable_bytes(sit)
@@ -120,7 +139,7 @@ def _propose(sit: Situation, config: RunConfig) -> Launch:
         "stage",
         subject(context),
         config,
-        ProbePlan(deep=depth_of(sit, context)),
+        ProbePlan(deep=depth_of(sit, context), stability=proof_of(sit, config)),
         title=f"Stage: {tokens(context)} of context",
         why="one stage after the other: the highest that holds wins, not the highest that started",
         variable="context",
@@ -128,20 +147,35 @@ def _propose(sit: Situation, config: RunConfig) -> Launch:
     )
 
 
+def proof_of(sit: Situation, config: RunConfig) -> int:
+    """How often to fill the context of `config` for the proof of stability: where it is the last there is to reach."""
+    trained = sit.oracle.n_ctx_train
+    last = max((c for c in stages(sit) if trained is None or c <= trained), default=0)
+    alone = sit.plan.n_parallel == 1 and sit.plan.transients != "always"
+    return sit.plan.stability_requests if alone and config.n_ctx == last else 0
+
+
 def climbed(sit: Situation) -> tuple[RunRecord, ...]:
     """Every run that tried a context of its own: stages, and what step 5 did to the one that failed."""
     purposes = ("stage", "transient", "concurrency", "stability", "operator")
-    return tuple(r for r in sit.state.runs if r.purpose in purposes and r.outcome in ("ok", "failed", "void"))
+    standing_in = [
+        r for c in stages(sit) if (r := stage_run(sit, c)) is not None and r.purpose == "quantized"
+    ]
+    return tuple(
+        r
+        for r in sit.state.runs
+        if (r.purpose in purposes and r.outcome in ("ok", "failed", "void")) or r in standing_in
+    )
 
 
 def preference(sit: Situation, run: RunRecord) -> tuple[float, ...]:
-    """Which of two runs that hold is the better answer: more context, more simultaneous requests, all of it on the
-    GPU, no slow pair of types, then better types (8 bits and more count alike: their verdicts are the same), then
-    the earlier one, which has fewer changes."""
+    """Which of two runs that hold is the better answer: more context, more of it on the GPU, no slow pair of types,
+    better types (8 bits and more count alike: their verdicts are the same), more simultaneous requests, then the
+    earlier one, which has fewer changes."""
     config = run.config
     bits = sum(min(bits_of(t), bits_of("q8_0")) for t in (config.type_k, config.type_v))
-    whole = config.n_gpu_layers == sit.state.started.base.n_gpu_layers and not config.n_cpu_moe
-    return (config.n_ctx, config.n_parallel, whole, not is_slow(sit.state, run), bits, -run.number)
+    on_gpu = (math.inf if config.n_gpu_layers is None else config.n_gpu_layers) - (config.n_cpu_moe or 0)
+    return (config.n_ctx, on_gpu, not is_slow(sit.state, run), bits, config.n_parallel, -run.number)
 
 
 def holds(sit: Situation, run: RunRecord) -> bool:
@@ -159,7 +193,7 @@ def highest_stable(sit: Situation) -> RunRecord | None:
 def first_trouble(sit: Situation) -> RunRecord | None:
     """The stage at which the climb ended, None when all that were run held."""
     for context in stages(sit):
-        run = sit.tried(subject(context))
+        run = stage_run(sit, context)
         if run is not None and not sit.stable(run).ok:
             return run
     return None

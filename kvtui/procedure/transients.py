@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from kvtui.core.config import RunConfig
 from kvtui.core.units import tokens
 from kvtui.procedure.baseline import task_probes
-from kvtui.procedure.diagnosis import case_of, failures_at, has_run, next_goal, reaches
+from kvtui.procedure.diagnosis import case_of, failures_at, has_run, next_goal
 from kvtui.procedure.ending import end
 from kvtui.procedure.rules import CHANGES, will_not_help
 from kvtui.procedure.rules.offload import OFFLOAD
@@ -16,10 +15,26 @@ from kvtui.procedure.rules.rule import Case, Rule, meaningful
 from kvtui.procedure.rules.transient import SLOTS
 from kvtui.procedure.rules.types import EQUAL_PAIR
 from kvtui.procedure.situation import Action, Launch, Offer, ProbePlan, Situation
-from kvtui.procedure.stages import climbed, depth_of, highest_stable, holds, preference, why_not
-from kvtui.procedure.variables import BY_NAME
-from kvtui.session.events import Decided
+from kvtui.procedure.stages import (
+    climbed,
+    depth_of,
+    highest_stable,
+    holds,
+    preference,
+    proof_of,
+    stage_config,
+    why_not,
+)
+from kvtui.procedure.targets import curable, targets
+from kvtui.procedure.variables import BY_NAME, VARIABLES, changed
 from kvtui.session.state import RunRecord
+
+OFF_GPU = ("gpu-layers:", "cpu-moe:")
+_ORDER = [
+    *dict.fromkeys(rule.variable for rule in CHANGES),
+    *(v.name for v in VARIABLES if all(rule.variable != v.name for rule in CHANGES)),
+]
+"""Variables in the order in which they are changed: that of the rules."""
 
 
 def subject(variable: str, config: RunConfig) -> str:
@@ -29,9 +44,9 @@ def subject(variable: str, config: RunConfig) -> str:
 
 
 def next_action(sit: Situation) -> Action:
-    """Weigh, climb, cure; then simultaneous requests, the measured reserve and the proof; then the end of the step."""
+    """Weigh, advance, name what leaves the GPU; then simultaneous requests, the measured reserve and the proof."""
     best = highest_stable(sit)
-    for find in (_weigh, _climb, _cure, _offload, _concurrency, _reserve, _prove):
+    for find in (_weigh, _advance, _offload, _concurrency, _reserve, _prove):
         action = find(sit, best)
         if action is not None:
             return action
@@ -39,131 +54,142 @@ def next_action(sit: Situation) -> Action:
 
 
 def _here(sit: Situation, best: RunRecord | None) -> list[RunRecord]:
-    """The stable single-sequence runs at the best context, the preferred one first."""
+    """The stable single-sequence runs at the best context, the preferred one first; before any, the latest run that
+    counts and that a cure may start from."""
     if best is None:
-        return []
-    same = [
-        r
-        for r in climbed(sit)
-        if r.config.n_ctx == best.config.n_ctx and r.config.n_parallel == 1 and holds(sit, r)
-    ]
-    return sorted(same, key=lambda r: preference(sit, r), reverse=True)
+        purposes = ("quantized", "baseline", "transient")
+        count = [r for r in sit.state.runs if r.counts and r.purpose in purposes]
+        good = [r for r in count if sit.stable(r).ok] or [r for r in count if curable(sit, r)]
+        if not good:
+            return []
+        best = max(good, key=lambda r: (r.config.kv_types == stage_config(sit, 0).kv_types, r.number))
+    tried = {r.number: r for r in climbed(sit) if r.config.n_ctx == best.config.n_ctx and holds(sit, r)}
+    single = [r for r in (tried | {best.number: best}).values() if r.config.n_parallel == 1]
+    return sorted(single, key=lambda r: preference(sit, r), reverse=True)
 
 
 def _weigh(sit: Situation, best: RunRecord | None) -> Action | None:
     """A mixed pair that holds and is slow: its equal pair at the same context."""
     for run in _here(sit, best):
         case = case_of(sit, run)
-        if EQUAL_PAIR.holds(case):
-            found = _pull(EQUAL_PAIR, case)
-            if found is not None:
-                return found
-    return None
-
-
-def _climb(sit: Situation, best: RunRecord | None) -> Action | None:
-    """The next context with a configuration that holds at the best one."""
-    goal = next_goal(sit, best)
-    if goal is None:
-        return None
-    for run in _here(sit, best):
-        config = replace(run.config, n_ctx=goal)
-        name = subject("context", config)
-        if has_run(sit, config) or sit.skipped(name) is not None or why_not(sit, config) is not None:
+        if not EQUAL_PAIR.holds(case):
             continue
-        return sit.launch(
-            5,
-            "transient",
-            name,
-            config,
-            ProbePlan(deep=depth_of(sit, goal)),
-            title=f"On to {tokens(goal)} with what helped",
-            why=f"{tokens(run.config.n_ctx)} holds with it, so the next stage is worth trying",
-            variable="context",
-            risk="memory grows with every token of context; speed falls with depth",
-            against=run,
-        )
+        for config in EQUAL_PAIR.values(case):
+            if _open(sit, "kv-types", config):
+                return _launch(case, config, "kv-types")
     return None
 
 
-def cases(sit: Situation, best: RunRecord | None) -> Iterator[Case]:
-    """What is to be worked on: runs that failed at the goal, attempts that failed on the way, the goal out of reach."""
-    goal = next_goal(sit, best)
-    if goal is None:
-        return
-    for run in failures_at(sit, goal):
-        yield case_of(sit, run)
-    base = best or _last_of_step_three(sit)
-    if base is None or failures_at(sit, goal):
-        return
-    for run in failures_at(sit, base.config.n_ctx):
-        yield replace(case_of(sit, run), goal=goal)
-    for run in _here(sit, best) or [base]:
-        yield case_of(sit, run, goal)
-
-
-def _last_of_step_three(sit: Situation) -> RunRecord | None:
-    good = [r for r in sit.state.runs if r.counts and r.purpose in ("quantized", "baseline")]
-    return good[-1] if good else None
-
-
-def _cure(sit: Situation, best: RunRecord | None) -> Action | None:
-    for case in cases(sit, best):
-        for rule in CHANGES:
-            found = _pull(rule, case) if rule.holds(case) else None
-            if found is not None:
-                return found
-    return None
+def _advance(sit: Situation, best: RunRecord | None) -> Action | None:
+    """One variable towards the most wanted target that all on the GPU can reach."""
+    return _towards(sit, best, offload=False)
 
 
 def _offload(sit: Situation, best: RunRecord | None) -> Action | None:
     """Leaving the GPU: run where the preset puts capacity above latency, else named for an operator who insists."""
-    for case in cases(sit, best):
-        for rule in OFFLOAD:
-            found = _pull(rule, case) if rule.kind == "change" and rule.holds(case) else None
-            if found is None:
-                continue
-            if sit.plan.offload == "run":
-                return found
-            if not any(sit.declined(d.subject) for d in _about(sit, rule)):
-                return Offer.of(found, f"Leave out {rule.label}: {tokens(case.goal)} would cost decode speed")
+    launch = _towards(sit, best, offload=True)
+    if launch is None or sit.plan.offload == "run":
+        return launch
+    if any(sit.declined(d.subject) for d in sit.state.decided if d.subject.startswith(OFF_GPU)):
+        return None
+    if not launch.subject.startswith(OFF_GPU):
+        return launch if _left_gpu(sit) else None
+    goal = tokens(next_goal(sit, best) or launch.config.n_ctx)
+    return Offer.of(launch, f"Leave out fewer layers on the GPU: {goal} would cost decode speed")
+
+
+def _left_gpu(sit: Situation) -> bool:
+    """True when the operator insisted on leaving the GPU before."""
+    return any(d.choice == "insist" and d.subject.startswith(OFF_GPU) for d in sit.state.decided)
+
+
+def _towards(sit: Situation, best: RunRecord | None, *, offload: bool) -> Launch | None:
+    here, goal = _here(sit, best), next_goal(sit, best)
+    if not here or goal is None:
+        return None
+    for target in targets(sit, best, here[0], offload=offload):
+        found = _step_at(sit, replace(target, n_ctx=goal)) or _step_from(sit, here, target, goal)
+        if found is not None:
+            return found
     return None
 
 
-def _about(sit: Situation, rule: Rule) -> list[Decided]:
-    return [d for d in sit.state.decided if d.subject.startswith(f"{rule.variable}:")]
-
-
-def _pull(rule: Rule, case: Case) -> Launch | None:
-    """The first configuration of `rule` that was not tried, is not refused, fits, and brings the goal into reach."""
-    sit = case.sit
-    for config in rule.values(case):
-        usable = (
-            not has_run(sit, config)
-            and sit.skipped(subject(rule.variable, config)) is None
-            and why_not(sit, config) is None
-            and (not case.beyond or reaches(sit, config, case.goal))
-        )
-        if usable:
-            return _launch(rule, case, config)
+def _step_at(sit: Situation, wanted: RunConfig) -> Launch | None:
+    """`wanted` against a run at its own context that did not hold, where one variable tells them apart."""
+    for run in failures_at(sit, wanted.n_ctx):
+        moving = _moving(run, wanted)
+        if len(moving) == 1 and curable(sit, run) and _open(sit, moving[0], wanted):
+            return _launch(case_of(sit, run), wanted, moving[0])
     return None
 
 
-def _launch(rule: Rule, case: Case, config: RunConfig) -> Launch:
-    sit = case.sit
-    lossy = rule.lossy or rule.variable in ("gpu-layers", "cpu-moe")
+def _step_from(sit: Situation, here: list[RunRecord], target: RunConfig, goal: int) -> Launch | None:
+    """One variable from the run that is nearest to `target` and holds; the next context when nothing else differs."""
+    for run in sorted(here, key=lambda r: len(_moving(r, target))):
+        moving = [name for name in _moving(run, target) if name != "context"]
+        onward = replace(target, n_ctx=goal)
+        if not moving:
+            if _open(sit, "context", onward) and why_not(sit, onward) is None:
+                return _onward(sit, run, onward)
+            continue
+        for name in sorted(moving, key=_ORDER.index):
+            fields = {f: getattr(target, f) for f in BY_NAME[name].fields}
+            config = replace(run.config, **fields)
+            if _open(sit, name, config) and why_not(sit, config) is None:
+                return _launch(case_of(sit, run, target.n_ctx), config, name)
+    return None
+
+
+def _moving(run: RunRecord, target: RunConfig) -> list[str]:
+    """The variables in which `target` differs; flash attention does not where the engine's own probe said yes."""
+    names = [v.name for v in changed(run.config, target)]
+    return [n for n in names if n != "flash-attention" or run.config.flash_attn == "off"]
+
+
+def _open(sit: Situation, variable: str, config: RunConfig) -> bool:
+    """True when `config` was neither run nor skipped."""
+    return not has_run(sit, config) and sit.skipped(subject(variable, config)) is None
+
+
+def _onward(sit: Situation, run: RunRecord, config: RunConfig) -> Launch:
+    return sit.launch(
+        5,
+        "transient",
+        subject("context", config),
+        config,
+        ProbePlan(deep=depth_of(sit, config.n_ctx), stability=proof_of(sit, config)),
+        title=f"On to {tokens(config.n_ctx)} with what helped",
+        why=f"{tokens(run.config.n_ctx)} holds with it, so the next stage is worth trying",
+        variable="context",
+        risk="memory grows with every token of context; speed falls with depth",
+        against=run,
+    )
+
+
+def _rule_of(case: Case, config: RunConfig, variable: str) -> Rule:
+    """The rule that proposes `config`, one whose condition holds before others."""
+    rules = [r for r in (*CHANGES, *OFFLOAD) if r.variable == variable]
+    proposing = [r for r in rules if config in r.values(case)]
+    return next((r for r in proposing if r.holds(case)), (proposing or rules)[0])
+
+
+def _launch(case: Case, config: RunConfig, variable: str) -> Launch:
+    sit, rule = case.sit, _rule_of(case, config, variable)
+    lossy = rule.lossy or variable in ("gpu-layers", "cpu-moe")
     reach = f"; {tokens(case.goal)} comes into reach with it" if case.beyond else ""
     return sit.launch(
         5,
         "transient",
-        subject(rule.variable, config),
+        subject(variable, config),
         config,
         ProbePlan(
-            deep=depth_of(sit, config.n_ctx), tasks=task_probes(sit, config.n_ctx).tasks if lossy else ()
+            deep=depth_of(sit, config.n_ctx),
+            tasks=task_probes(sit, config.n_ctx).tasks if lossy else (),
+            stability=proof_of(sit, config),
         ),
         title=f"{tokens(config.n_ctx)} again with {rule.label} {rule.direction}",
         why=rule.text(case) + reach,
-        variable=rule.variable,
+        variable=variable,
         speed=rule.speed,
         risk=rule.risk,
         not_this=will_not_help(case),
@@ -246,7 +272,7 @@ def _prove(sit: Situation, best: RunRecord | None) -> Action | None:
     if best is None or not requests:
         return None
     name = f"stability:{best.config.n_ctx}:{best.config.kv_types}:{best.config.n_ubatch}:{best.config.n_parallel}"
-    proven = any(r.config == best.config for r in sit.runs("stability"))
+    proven = any(r.config == best.config and r.stability for r in sit.state.runs)
     if proven or sit.skipped(name) is not None:
         return None
     return sit.launch(

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kvtui.core.config import RunConfig
-from kvtui.model.weights import place
 from kvtui.procedure.rules.rule import MEMORY_CAUSES, Case, Rule, meaningful
 
-_SHARES = (7 / 8, 3 / 4, 5 / 8, 1 / 2, 3 / 8, 1 / 4)
+SHARES = (7 / 8, 3 / 4, 5 / 8, 1 / 2, 3 / 8, 1 / 4)
+"""Shares of the layers that stay on the GPU, in the order in which they are tried."""
 
 
 def _memory(case: Case) -> bool:
@@ -17,7 +17,7 @@ def _memory(case: Case) -> bool:
 
 
 def _has_experts(case: Case) -> bool:
-    return place(case.sit.oracle.header, case.config.n_gpu_layers).expert_bytes > 0
+    return case.sit.oracle.has_experts
 
 
 def _experts(case: Case) -> bool:
@@ -25,7 +25,7 @@ def _experts(case: Case) -> bool:
 
 
 def _experts_on_host(case: Case) -> Iterator[RunConfig]:
-    layers, now = case.sit.oracle.header.n_layer or 0, case.config.n_cpu_moe or 0
+    layers, now = case.sit.oracle.n_layer or 0, case.config.n_cpu_moe or 0
     for share in (1 / 8, 1 / 4, 1 / 2, 3 / 4, 1):
         wanted = round(layers * share)
         if wanted > now:
@@ -37,9 +37,9 @@ def _layers(case: Case) -> bool:
 
 
 def _fewer_layers(case: Case) -> Iterator[RunConfig]:
-    layers = case.sit.oracle.header.n_layer or 0
+    layers = case.sit.oracle.n_layer or 0
     now = layers + 1 if case.config.n_gpu_layers is None else min(case.config.n_gpu_layers, layers + 1)
-    for share in _SHARES:
+    for share in SHARES:
         wanted = round((layers + 1) * share)
         if 0 < wanted < now:
             yield replace(case.config, n_gpu_layers=wanted)
