@@ -59,6 +59,7 @@ class Sampler:
         self._switched = False
         self._pid: int | None = None
         self._finished: int | None = None
+        self._held: Sample | None = None
         self._baseline: Reading | None = None
         self._latest: Sample | None = None
         self._vitals: Vitals | None = None
@@ -104,9 +105,13 @@ class Sampler:
             self._lock.notify()
 
     def finished(self, prompt_tokens: int) -> None:
-        """A request with a prompt of so many tokens is over: the next sample is what the engine keeps after it."""
+        """A request with a prompt of so many tokens is over: the next sample is what the engine keeps after it.
+
+        Should the next request already have taken memory by then, the last sample of this one counts: the lower.
+        """
         with self._lock:
             self._finished = prompt_tokens
+            self._held = self._latest
 
     def window(self) -> Window:
         """Begin to collect the conditions of one measurement."""
@@ -284,7 +289,10 @@ class Sampler:
     def _add_level(self, sample: Sample, prompt_tokens: int | None) -> None:
         if prompt_tokens is None or sample.engine_bytes is None or sample.basis is None:
             return
-        self._levels.append(Level(sample.t, prompt_tokens, sample.engine_bytes, sample.basis))
+        held, kept = self._held, sample.engine_bytes
+        if held is not None and held.basis == sample.basis and held.phase == "decode":
+            kept = min(kept, held.engine_bytes or 0)
+        self._levels.append(Level(sample.t, prompt_tokens, kept, sample.basis))
         if len(self._levels) > MAX_LEVELS:
             del self._levels[1::2]
 

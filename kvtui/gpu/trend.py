@@ -57,13 +57,14 @@ def line(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _repeated(levels: Sequence[Level]) -> list[int]:
-    """Levels with every step taken out that came with the longest prompt so far."""
-    out: list[int] = []
-    longest, allowed, before = -1, 0, 0
-    for level in levels:
+    """Levels with every step taken out that came with the longest prompt so far; such a request tells nothing else."""
+    out = [levels[0].engine_bytes]
+    longest, allowed, before = levels[0].prompt_tokens, 0, levels[0].engine_bytes
+    for level in levels[1:]:
         if level.prompt_tokens > longest:
-            allowed += level.engine_bytes - before if out else 0
             longest = level.prompt_tokens
+            allowed += level.engine_bytes - before
+        else:
+            out.append(level.engine_bytes - allowed)
         before = level.engine_bytes
-        out.append(level.engine_bytes - allowed)
     return out
