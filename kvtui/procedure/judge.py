@@ -11,7 +11,9 @@ from kvtui.logs.facts import EngineFacts, FailureFacts
 from kvtui.procedure.actual import VOIDING
 from kvtui.procedure.checks import setting_checks
 from kvtui.procedure.compare import hidden_moves, voided
+from kvtui.procedure.faults import fault_findings
 from kvtui.procedure.memory_findings import memory_findings
+from kvtui.procedure.probe_findings import probe_findings
 from kvtui.procedure.stability import recall_reference
 from kvtui.session.records import FailureKind, RunOutcome, SettingCheck
 from kvtui.session.state import RunRecord, SessionState
@@ -33,7 +35,8 @@ def judge(state: SessionState, run: RunRecord, error: KvtuiError | None) -> Judg
     """`run` holds everything but its outcome; `error` is what ended it early."""
     if error is not None:
         failure = failure_kind(run.facts, error)
-        seen = (*_from_log(run.facts), *memory_findings(run, state.started.host))
+        ended = fault_findings(error, run.facts, run.exit_code)
+        seen = (*ended, *_from_log(run.facts), *memory_findings(run, state.started.host))
         return Judgement("failed", _reason(run.facts, error, failure), failure, seen)
     checks = setting_checks(run)
     findings = (
@@ -44,6 +47,7 @@ def judge(state: SessionState, run: RunRecord, error: KvtuiError | None) -> Judg
         *_recall(state, run),
         *_forecast(run),
         *memory_findings(run, state.started.host),
+        *probe_findings(state, run),
     )
     unproven = [c for c in checks if c.setting in _TYPES and c.state == "unproven"]
     if unproven:
