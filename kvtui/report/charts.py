@@ -5,6 +5,7 @@ Each has a title, a description in words for those who do not see it, and its fi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -219,6 +220,8 @@ def _heat(cell: tuple[int, int] | None) -> str:
 def _pygal() -> Any:
     import pygal
 
+    # It leaves an import hook without `find_spec` behind, which every later import that fails would trip over.
+    sys.meta_path[:] = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
     return pygal
 
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import fields
 from typing import Any
 
 from kvtui.report.document import document
+from kvtui.session.records import Forecast
 from kvtui.session.state import SessionState
 
 _GROUPS = {
@@ -38,7 +40,7 @@ _GROUPS = {
     "sampling": "temperature seed",
     "quality": "baseline_run identical total regressed baseline_failed divergences not_repeated "
     "top_agreement shift conclusion",
-    "forecast": "kv_bytes conventional_kv_bytes weights_bytes total_bytes exactness dry_run",
+    "forecast": " ".join(f.name for f in fields(Forecast)),
     "  ": "moved hidden side_contexts speeds recall tasks repeated concurrency full_pool stability prompts "
     "prompts_reason checks findings failures missing config argv env command follow",
 }

@@ -71,7 +71,7 @@ BROKEN: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda d: d.update(schema="kvtui.budget/1"), "is no report in JSON"),
     (lambda d: d.update(schema="kvtui.report/2"), "is of schema kvtui.report/2"),
     (lambda d: d.update(runs=[]), "it has no runs"),
-    (lambda d: d.update(runs=d["runs"] * 100), "at most 500"),
+    (lambda d: d.update(runs=[{}] * 501), "at most 500"),
     (lambda d: d.pop("session"), "is no complete report"),
     (lambda d: d["runs"][0].update(config={"n_ctx": "many"}), "is no complete report"),
     (lambda d: d["runs"][0].update(config=7), "is no complete report"),
