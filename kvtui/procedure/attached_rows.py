@@ -82,9 +82,9 @@ def _own_actual(seen: Seen, facts: EngineFacts, name: str) -> tuple[Any, str, in
     value = (facts.actual or {}).get(name)
     if value is not None:
         return value, "log", facts.lines.get(f"actual.{name}")
-    aliases = {"n_ctx": "max_model_len"} if seen.kind != "ollama" else {}
-    found = seen.http.proven.get(aliases.get(name, name))
-    if found is not None:
+    told = {"n_ctx": "max_model_len", "kv_type": "kv_cache_dtype"} if seen.kind != "ollama" else {}
+    found = seen.http.proven.get(told.get(name, name))
+    if found is not None and found.value != "auto":  # the model decides, and this does not say what
         return found.value, found.source, None
     models = seen.http.proven.get("models")
     if name == "n_ctx_request" and models is not None and models.value:

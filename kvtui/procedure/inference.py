@@ -46,7 +46,8 @@ _CUDA_LOW, _CUDA_HIGH = 120 * MIB, 900 * MIB
 _PROGRAM_LOW, _PROGRAM_HIGH = 4 * MIB, 96 * MIB
 _TOKEN_LOW, _TOKEN_HIGH = 40, 400
 _MIX_HIDDEN, _MIX_FEED = 10, 4
-_WARM_UP = 8
+_CELL_LOW, _CELL_HIGH = 16, 64
+_WARM_UP, _FIRST_CELLS = 8, 1024
 _PLAIN = ("f16", "bf16", "f32")
 
 
@@ -140,7 +141,8 @@ def candidates(
     has_worked: bool = True,
 ) -> tuple[Candidate, ...]:
     """The usual pairs and the one in `request`, each with what the process should hold: `fixed` (weights and the rest),
-    KV and compute buffers. A host that has not `has_worked` yet has touched little of those. Empty where the
+    KV and compute buffers, on the host also 16 to 64 bytes that each cell keeps beside its rows (position, shift,
+    sequences: 48 in b11434). A host that has not `has_worked` yet has touched little of those. Empty where the
     geometry is not exact."""
     found = []
     for pair in dict.fromkeys(((request.type_k, request.type_v), *USUAL)):
@@ -152,6 +154,9 @@ def candidates(
         if basis == "gpu":
             worst += _scratch(geometry, pair, context.n_ctx)
         total = fixed + Range(context.kv_bytes, context.kv_bytes + worst)
+        if basis == "host":
+            n_cells = sum(cache.cells * cache.streams for cache in context.caches)
+            total += Range(_CELL_LOW * n_cells, _CELL_HIGH * n_cells)
         found.append(Candidate(pair, context.kv_bytes, total))
     return tuple(found)
 
@@ -179,16 +184,18 @@ def compute_bytes(
 ) -> int:
     """The most that compute and output buffers hold: ten hidden, four feed-forward rows per token of the micro-batch,
     the mask in f16 and f32, the scores of all heads without flash attention, and logits (of the micro-batch on GPUs, as
-    builds before 2026 reserve them; of the slots on the host). On a host that has only warmed up: of eight tokens."""
+    builds before 2026 reserve them; of the slots on the host). On a host that has only warmed up: of eight tokens in
+    the first cells."""
     n_ubatch = min(request.n_ubatch, request.n_batch, n_ctx)
     n_tokens = n_ubatch if basis == "gpu" or has_worked else min(n_ubatch, _WARM_UP)
     hidden = header.integer("embedding_length") or 8192
     feed = _largest(header, "feed_forward_length", 4 * hidden)
     n_outputs = n_ubatch if basis == "gpu" else max(_WARM_UP, request.n_seq_max)
     worst = n_tokens * 4 * (_MIX_HIDDEN * hidden + _MIX_FEED * feed) + n_outputs * _vocabulary(header) * 4
-    worst += n_ctx * n_tokens * 6
+    n_cells = n_ctx if n_tokens == n_ubatch else min(n_ctx, _FIRST_CELLS)
+    worst += n_cells * n_tokens * 6
     if request.flash_attn != "on" and request.type_v in _PLAIN:
-        worst += n_ctx * n_tokens * _largest(header, "attention.head_count", 64) * 4
+        worst += n_cells * n_tokens * _largest(header, "attention.head_count", 64) * 4
     return worst
 
 

@@ -51,7 +51,7 @@ class HttpFacts:
 
     llama-server: `n_ctx_slot`, `n_slots`, `model_path`, `build`, `n_ctx_train`, `weights_bytes`, `busy_slots`,
     `used_tokens`, `sleeping`. Ollama: `version`, `models` (name, context_length, size, size_vram), `n_ctx_train`.
-    vLLM: `version`, `model`, `max_model_len`, `kv_cache_dtype`, `kv_blocks`, `block_size`, `kv_tokens`, ...
+    vLLM: `version`, `model`, `max_model_len`, `kv_cache_dtype`, `kv_blocks`, `block_size`, ..
     """
 
     answered: bool = False
