@@ -31,10 +31,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-m", "--model", metavar="FILE", help="the GGUF file to tune")
+    parser.add_argument("-m", "--model", metavar="FILE", help="the GGUF file to tune, or a model by its name")
     parser.add_argument("--engine", metavar="E", help="the kind of engine to drive: " + ", ".join(KINDS))
     parser.add_argument(
-        "--engine-bin", metavar="PATH", help="the llama-server to drive (default: $LLAMA_SERVER_BIN, PATH)"
+        "--engine-bin",
+        metavar="PATH",
+        help="the engine's program (default: $LLAMA_SERVER_BIN, $VLLM_BIN or $OLLAMA_BIN, PATH)",
     )
     parser.add_argument(
         "--engine-command",
@@ -101,6 +103,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="further options for the engine, as one quoted string (or as they are, behind --)",
     )
     parser.add_argument("engine_words", nargs="*", metavar="-- OPTIONS", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--insist",
+        action="store_true",
+        help="without a screen: run stages although the forecast says that they cannot fit",
+    )
     parser.add_argument(
         "--resume", metavar="SESSION", help="go on with an interrupted session (`last`: the newest)"
     )

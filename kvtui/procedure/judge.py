@@ -15,6 +15,7 @@ from kvtui.procedure.faults import fault_findings
 from kvtui.procedure.memory_findings import memory_findings
 from kvtui.procedure.probe_findings import probe_findings
 from kvtui.procedure.stability import recall_reference
+from kvtui.procedure.variables import changed
 from kvtui.session.records import FailureKind, RunOutcome, SettingCheck
 from kvtui.session.state import RunRecord, SessionState
 
@@ -132,11 +133,14 @@ def _differences(run: RunRecord, checks: tuple[SettingCheck, ...]) -> list[Findi
 
 
 def _second_variables(state: SessionState, run: RunRecord) -> list[Finding]:
-    """Everything that moved besides the one variable. What follows from it (cells of a window) is said, no more."""
+    """Everything that moved besides the one variable. What follows from it (cells of a window), or was asked with it
+    because the engine has one setting for both, is said, no more."""
     if run.change is None:
         return []
     moves = [m for m in hidden_moves(state, run) if m.variable not in VOIDING]
-    pinned = [m for m in moves if m.variable != "SWA cells"]
+    reference = state.run(run.change.against_run)
+    asked = {v.name for v in changed(reference.config, run.config)} if reference else set()
+    pinned = [m for m in moves if m.variable != "SWA cells" and m.variable not in asked]
     if not moves:
         return []
     evidence = tuple(Evidence(None, f"{m.variable}: {m.before} before, {m.after} now") for m in moves)

@@ -355,7 +355,9 @@ def run_model() -> None:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["serve", "--help"]:
-            listed = "      LLAMA_ARG_FIT              Enable llama.cpp automatic fit\n" if ERA == "0.33" else ""
+            listed = (
+                "      LLAMA_ARG_FIT              Enable llama.cpp automatic fit\n" if ERA == "0.33" else ""
+            )
             print(HELP + listed)
         case ["--version"]:
             print(

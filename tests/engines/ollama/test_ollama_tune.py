@@ -43,6 +43,8 @@ n_ubatch = 256
 swa_full = false
 prefix_reuse = true
 cache_ram_mib = 0
+[transients]
+run = "always"
 """
 REAL = os.environ.get("OLLAMA_BIN") or shutil.which("ollama")
 
@@ -71,7 +73,7 @@ def tuned(stand: Stand, program: str) -> tuple[SessionState, str]:
 
 def check(state: SessionState) -> None:
     """What holds for every era."""
-    assert [step.outcome for step in state.steps] == [*["passed"] * 4, "not-needed"]
+    assert [step.outcome for step in state.steps] == ["passed"] * 5
     assert state.verdict is not None
     assert state.verdict.config is not None
     assert (state.verdict.config.n_ctx, state.verdict.config.kv_types) == (2048, "q8_0/q8_0")
@@ -85,7 +87,9 @@ def check(state: SessionState) -> None:
         assert run.forecast.kv_bytes is not None
         rounding = run.facts.main.kv_rounding_mib + 0.001
         assert run.facts.main.kv_mib == pytest.approx(run.forecast.kv_bytes / 2**20, abs=rounding)
-        assert not {f.id for f in run.findings} & {"kv-forecast-off", "second-variable", "ollama-reload"}
+        assert not {f.id for f in run.findings} & {"kv-forecast-off", "ollama-reload"}
+        # Batch and micro-batch are one setting: that both move is said, and is nobody's mistake.
+        assert {f.severity for f in run.findings if f.id == "second-variable"} <= {"info"}
         assert run.memory is not None
         assert run.memory.highest is not None
         assert run.memory.highest.engine_bytes
