@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvtui.commands.output import json_out, out
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from kvtui.session.state import RunRecord, SessionState
 
 _EPILOG = """\
-SESSION is an id, the start of one, a folder, or last. SESSION:3 is run 3 of it; :5 alone is run 5 of the
-session of A. Of a session beside a run, the run that its verdict stands on is taken.
+SESSION is an id, the start of one, a folder, last, or a report in JSON (a file ending in .json). SESSION:3 is
+run 3 of it; :5 alone is run 5 of the session of A. Of a session beside a run, the run that its verdict stands
+on is taken.
 
 exit status: 0, 2 no such session or run
 """
@@ -76,6 +78,10 @@ def _load(name: str, given: str) -> SessionState:
 
     if not name:
         raise InputError(f"{clean(given, 80) or 'nothing'}: no session is named", hint="give SESSION:RUN")
+    if name.endswith(".json"):
+        from kvtui.report.reading import read_report
+
+        return read_report(Path(name))
     try:
         return load(find(name))
     except SessionError as error:

@@ -11,6 +11,7 @@ import pytest
 
 from kvtui.cli import main
 from kvtui.core.text import width
+from kvtui.report import as_json
 from kvtui.report.comparison import compare_runs, compare_sessions
 from kvtui.report.comparison_document import __doc__ as documented
 from kvtui.report.comparison_document import document
@@ -176,6 +177,15 @@ def test_the_command(root: Path, capsys: Out, arguments: list[str]) -> None:
     assert found["kind"] == ("sessions" if arguments == ["last", "last"] else "runs")
     if arguments == ["last:2", "last"]:
         assert [found["runs"][0][side]["run"] for side in ("a", "b")] == [2, 6]
+
+
+def test_a_report_in_json_stands_for_its_session(root: Path, capsys: Out, tmp_path: Path) -> None:
+    sample.write(root)
+    (tmp_path / "theirs.json").write_text(as_json(sample.state()), encoding="utf-8")
+    assert main(["compare", "last", "theirs.json"]) == 0
+    assert "Same verdict, same facts in 6 of 6 runs" in capsys.readouterr().out
+    assert main(["compare", "last:6", "theirs.json:6"]) == 0
+    assert main(["compare", "last", "none.json"]) == 2
 
 
 @pytest.mark.parametrize(
