@@ -184,6 +184,8 @@ def _n_ubatch(config: RunConfig, facts: EngineFacts) -> SettingCheck | None:
 
 
 def _gpu_layers(config: RunConfig, facts: EngineFacts) -> SettingCheck | None:
+    if config.n_gpu_layers is None and facts.offloaded is None:
+        return None
     wanted = config.n_gpu_layers
     asked = "all" if wanted in (None, 999) else str(wanted)
     if facts.offloaded is not None:

@@ -117,7 +117,7 @@ def begin(
     device = device_info(request.gpus)
     base = base_config(request, plan, found.given, device)
     if engine.traits.reserves_share:
-        base = replace(base, gpu_memory_utilization=share_of_card(request, plan))
+        base = replace(base, n_gpu_layers=None, gpu_memory_utilization=share_of_card(request, plan))
     if like is not None:
         base = replace(like, model=base.model, env=(*base.env, *like.env))
     base = engine.traits.tied(base)

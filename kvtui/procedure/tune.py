@@ -12,7 +12,7 @@ from kvtui.procedure.choice import chosen
 from kvtui.procedure.execute import Execution
 from kvtui.procedure.live import Decider, Observer
 from kvtui.procedure.next_action import next_action
-from kvtui.procedure.oracle import Oracle
+from kvtui.procedure.oracle import ModelOracle
 from kvtui.procedure.situation import Action, Close, Finish, Launch, Offer, Situation, Skip
 from kvtui.session import events as ev
 from kvtui.session.records import Recommendation, Verdict
@@ -28,7 +28,7 @@ class Tuning:
         self,
         store: SessionStore,
         engine: Engine,
-        oracle: Oracle,
+        oracle: ModelOracle,
         choose: Callable[[Situation], Action] = next_action,
     ) -> None:
         self.store = store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -121,6 +122,27 @@ def _switch(label: str, field: str) -> Callable[[str], dict[str, Any]]:
 
 def _gpu_layers(text: str) -> dict[str, Any]:
     return {"n_gpu_layers": 999} if text == "all" else _count("GPU layers", "n_gpu_layers", 0, 999)(text)
+
+
+def _share(text: str) -> dict[str, Any]:
+    """Raises InputError for what is no share of a card."""
+    if not re.fullmatch(r"0?\.\d{1,4}", text, re.ASCII) or not 0.05 <= float(text) <= 0.99:
+        raise InputError(
+            f"share of the card: {clean(text, 40) or 'nothing'} is not a number from 0.05 to 0.99"
+        )
+    return {"gpu_memory_utilization": float(text)}
+
+
+def _shares(now: float | None) -> tuple[float, ...]:
+    return (
+        ()
+        if now is None
+        else tuple(round(s, 4) for s in (now - 0.05, now - 0.02, now + 0.02) if 0.05 <= s <= 0.99)
+    )
+
+
+def _graphs(text: str) -> dict[str, Any]:
+    return {"enforce_eager": not _switch("graph capture", "on")(text)["on"]}
 
 
 def _option_words(text: str) -> tuple[str, ...]:
@@ -253,6 +275,26 @@ VARIABLES: tuple[Variable, ...] = (
         ("swa_full",),
         lambda c: "on" if c.swa_full else "off",
         _alone(_switch("full-size SWA cache", "swa_full")),
+        lambda c: ("on", "off"),
+    ),
+    Variable(
+        "utilization",
+        "--gpu-memory-utilization",
+        "share of the card",
+        "what the engine reserves of the card as a whole: weights, activations and the pool",
+        ("gpu_memory_utilization",),
+        lambda c: "default" if c.gpu_memory_utilization is None else f"{c.gpu_memory_utilization:.4f}",
+        _alone(_share),
+        lambda c: tuple(f"{s:.4f}" for s in _shares(c.gpu_memory_utilization)),
+    ),
+    Variable(
+        "graphs",
+        "--enforce-eager",
+        "graph capture",
+        "CUDA graphs: faster decode for memory beside the pool",
+        ("enforce_eager",),
+        lambda c: "off" if c.enforce_eager else "on",
+        _alone(_graphs),
         lambda c: ("on", "off"),
     ),
     Variable(

@@ -87,7 +87,8 @@ class Change:
 class Forecast:
     """Bytes expected before a run was started. `kv_bytes` is from the model file's geometry (`exactness`),
     `conventional_kv_bytes` what the all-layers formula gives, `total_bytes` the whole engine, None until a run
-    has measured what is not weights or KV. `dry_run` is the engine's own forecast where its build can tell one, a
+    has measured what is not weights or KV. `short_bytes` is what is missing in a share of the card that the engine
+    reserves as a whole (0: enough), None for an engine that takes what it needs. `dry_run` is the engine's own forecast where its build can tell one, a
     device each, host last."""
 
     kv_bytes: int | None
@@ -96,6 +97,7 @@ class Forecast:
     total_bytes: int | None
     exactness: str
     dry_run: tuple[DeviceNeed, ...] = ()
+    short_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""vLLM: its server launched (`server`), asked (`client`), its stream read (`answers`)."""
+"""vLLM: its server launched (`server`), asked (`client`, `answers`), its log in common terms (`terms`)."""

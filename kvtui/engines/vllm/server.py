@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import StartError
 from kvtui.core.text import clean
-from kvtui.engines.base import Abilities, Command, DryRun, Missing, Traits
+from kvtui.engines.base import Abilities, Client, Command, DryRun, Missing, Traits
 from kvtui.engines.process import EngineProcess
 from kvtui.engines.program import ask_program
 from kvtui.engines.vllm.client import VllmClient
-from kvtui.logs.facts import EngineFacts, SlotFacts
+from kvtui.engines.vllm.terms import in_llama_terms, layouts
+from kvtui.logs.facts import EngineFacts
+from kvtui.model.hf.vllm import KvDtype, Pages
 
 _ASK_LIMIT_S = 180.0
 """`vllm --help` imports torch, which takes half a minute from a cold disk."""
@@ -30,10 +32,10 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
 
 
 class Vllm:
-    """Implements `Engine` for `program`, a `vllm` command."""
+    """Implements `Engine` for `command_name`, the path of a `vllm` command."""
 
-    def __init__(self, program: str) -> None:
-        self._program = program
+    def __init__(self, command_name: str) -> None:
+        self.command_name = command_name
         self._abilities: Abilities | None = None
 
     @property
@@ -49,6 +51,9 @@ class Vllm:
             "vllm",
             (("auto", "auto"), ("fp8", "fp8")),
             ("context", "kv-types", "batch", "slots", "utilization", "graphs"),
+            model_format="hf",
+            reserves_share=True,
+            ties=(("n_ubatch", "n_batch"), ("type_v", "type_k")),
         )
 
     def abilities(self) -> Abilities:
@@ -62,7 +67,7 @@ class Vllm:
             if "--max-model-len" not in options:
                 raise StartError(
                     "missing",
-                    f"{clean(self._program)} does not answer serve --help as vLLM does",
+                    f"{clean(self.command_name)} does not answer serve --help as vLLM does",
                     hint="--engine-bin takes the path of the vllm command",
                 )
             version = _VERSION.search(self._ask("--version"))
@@ -76,7 +81,7 @@ class Vllm:
     def command(self, config: RunConfig, port: int) -> Command:
         """Everything explicit; options that the build does not know are left out and named."""
         known = self.abilities().options
-        words: list[str] = [self._program, "serve", config.model]
+        words: list[str] = [self.command_name, "serve", config.model]
         missing: list[Missing] = []
 
         def add(option: str, value: str | None = None, lost: str = "") -> None:
@@ -112,30 +117,32 @@ class Vllm:
             log_path,
             on_log,
             connect=lambda url: VllmClient(url, config.model),
-            quiet_limit_s=_QUIET_S,
+            pages=layouts(config.model),
         )
 
     def _ask(self, *options: str) -> str:
-        return ask_program((self._program, *options), limit_s=_ASK_LIMIT_S)
+        return ask_program((self.command_name, *options), limit_s=_ASK_LIMIT_S)
 
 
 class VllmProcess(EngineProcess):
-    """A started vLLM server."""
+    """A started vLLM server. `pages` are the layouts of its model's cache, by which its log proves the type."""
+
+    def __init__(
+        self,
+        label: str,
+        make_command: Callable[[int], Command],
+        log_path: Path,
+        on_log: Callable[[list[str]], None],
+        *,
+        connect: Callable[[str], AbstractContextManager[Client]],
+        pages: dict[KvDtype, Pages],
+    ) -> None:
+        super().__init__(label, make_command, log_path, on_log, connect=connect, quiet_limit_s=_QUIET_S)
+        self._pages = pages
 
     def facts(self) -> EngineFacts:
-        """What its log proves, with the room of one request: all sequences share the pool, each up to the context."""
-        return with_slots(super().facts())
-
-
-def with_slots(facts: EngineFacts) -> EngineFacts:
-    """`facts` with what one sequence may use, in llama.cpp's terms: slots that share one pool."""
-    n_ctx = (facts.actual or {}).get("n_ctx")
-    if not isinstance(n_ctx, int) or facts.slots is not None:
-        return facts
-    sequences = facts.requested.get("max_num_seqs")
-    slots = sequences if isinstance(sequences, int) else None
-    line = facts.lines.get("actual.n_ctx")
-    return replace(facts, slots=SlotFacts(slots, n_ctx, kv_unified=True, line=line))
+        """What its log proves, in the terms that all engines share."""
+        return in_llama_terms(super().facts(), self._pages)
 
 
 def _option_names(help_text: str) -> frozenset[str]:

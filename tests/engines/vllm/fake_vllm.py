@@ -12,7 +12,7 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-CARD = {"total_gib": 16.0, "weights_gib": 4.0, "token_bytes": 131072, "mode": ""} | json.loads(
+CARD = {"total_gib": 16.0, "weights_gib": 4.0, "token_bytes": 131072, "mode": "", "share": None} | json.loads(
     os.environ.get("FAKE_VLLM", "{}")
 )
 HELP = """\
@@ -110,7 +110,8 @@ def main() -> None:
     share = float(given.get("--gpu-memory-utilization", "0.9"))
     log("vLLM API server version 0.11.0")
     log("non-default args: " + repr({"max_model_len": n_ctx, "kv_cache_dtype": dtype, "gpu_memory_utilization": share,
-                                      "max_num_seqs": int(given["--max-num-seqs"])}))  # fmt: skip
+                                      "max_num_seqs": int(given["--max-num-seqs"]),
+                                      "max_num_batched_tokens": int(given["--max-num-batched-tokens"])}))  # fmt: skip
     log(f"Using max model len {n_ctx}")
     if dtype.startswith("fp8"):
         log(
@@ -119,6 +120,7 @@ def main() -> None:
     log(f"Initializing a V1 LLM engine (v0.11.0) with config: model='m', dtype=torch.bfloat16, max_seq_len={n_ctx}, "
         f"kv_cache_dtype={dtype}", core=True)  # fmt: skip
     log(f"Model loading took {CARD['weights_gib']:.4f} GiB and 0.93 seconds", core=True)
+    share = CARD["share"] or share
     pool = CARD["total_gib"] * share - CARD["weights_gib"] - 0.5
     log(f"Available KV cache memory: {pool:.2f} GiB", core=True)
     room = int(pool * 2**30 / (CARD["token_bytes"] / (2 if dtype.startswith("fp8") else 1)))
