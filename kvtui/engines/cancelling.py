@@ -6,15 +6,16 @@ A read timeout alone does not do it: an answer that trickles in byte by byte nev
 from __future__ import annotations
 
 import socket
-import time
 from contextlib import suppress
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
 
 from kvtui.core.errors import Cancelled
+from kvtui.engines.watch import Stopwatch
 
 _POLL_S = 0.05
+_LONGEST_TICK_S = 1.0
 _CONNECTED = frozenset(
     f"connection.{step}.complete" for step in ("connect_tcp", "connect_unix_socket", "start_tls")
 )
@@ -29,14 +30,14 @@ class Cancelling:
     def __init__(self, cancel: Event | None, limit_s: float | None = None) -> None:
         self.late = False
         self._cancel = cancel
-        self._deadline = None if limit_s is None else time.monotonic() + limit_s
+        self._left_s = limit_s
         self._done = Event()
         self._socket: socket.socket | None = None
         self._thread: Thread | None = None
 
     def __enter__(self) -> Self:
         self.check()
-        if self._cancel is not None or self._deadline is not None:
+        if self._cancel is not None or self._left_s is not None:
             self._thread = Thread(target=self._watch, name="cancel-request", daemon=True)
             self._thread.start()
         return self
@@ -60,8 +61,9 @@ class Cancelling:
             self._socket = info["return_value"].get_extra_info("socket")
 
     def _watch(self) -> None:
+        watch = Stopwatch(_LONGEST_TICK_S)
         while not self._done.wait(_POLL_S):
-            self.late = self._deadline is not None and time.monotonic() > self._deadline
+            self.late = self._left_s is not None and watch.seconds() > self._left_s
             cancelled = self._cancel is not None and self._cancel.is_set()
             if (cancelled or self.late) and self._socket is not None:
                 with suppress(OSError):  # closed already: the request has ended by itself

@@ -23,7 +23,7 @@ from kvtui.engines.logsize import LogSize
 from kvtui.engines.logtail import LogTail
 from kvtui.engines.program import ask_program
 from kvtui.engines.reach import Reach
-from kvtui.engines.watch import Quiet
+from kvtui.engines.watch import Quiet, Stopwatch
 from kvtui.gpu import host
 from kvtui.logs.facts import EngineFacts
 
@@ -33,6 +33,7 @@ _TERM_S = 3.0
 _KILL_S = 10.0
 _GUARD_S = 10.0
 _INSPECT_S = 5.0
+_LONGEST_TICK_S = 10.0  # a question to an engine that does not answer takes its time
 _FOREIGN_S = 5.0  # who answers is not ours, or the system does not tell
 
 
@@ -195,7 +196,7 @@ class EngineProcess:
         return int(told) if told.isdigit() else self._guard.pid
 
     def _wait(self, timeout_s: float, cancel: Event, progress: Callable[[StartProgress], None]) -> float:
-        quiet = Quiet(self._quiet_limit_s)
+        quiet, waited = Quiet(self._quiet_limit_s), Stopwatch(_LONGEST_TICK_S)
         answered: float | None = None
         with self._reach.client(self._port) as client:
             while True:
@@ -212,11 +213,12 @@ class EngineProcess:
                         return time.monotonic() - self._launched
                 stage = {"loading": "loading the model", "ready": "ready"}.get(health, "starting")
                 progress(StartProgress(seconds, stage, self._log.size))
-                if seconds > timeout_s:
+                own_s = waited.seconds()
+                if own_s > timeout_s:
                     raise self._hung(f"was not ready after {timeout_s:.0f} s")
                 pid = self._engine_pid
                 activity = (self._log.size, host.cpu_seconds(pid), host.resident_bytes(pid))
-                if quiet.too_long(now, activity):
+                if quiet.too_long(own_s, activity):
                     raise self._hung(f"did nothing for {self._quiet_limit_s:.0f} s while loading")
                 if cancel.wait(_POLL_S):
                     raise Cancelled

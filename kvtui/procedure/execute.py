@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event as Flag
 
 from kvtui.core.errors import Cancelled, KvtuiError, SessionError
+from kvtui.core.findings import Finding
 from kvtui.engines.base import Client, Engine, Running, StartProgress
 from kvtui.gpu.host import process_started
 from kvtui.gpu.sampler import Sampler
@@ -16,6 +17,7 @@ from kvtui.gpu.samples import MemoryRecord, Phase
 from kvtui.gpu.source import reopen_source
 from kvtui.logs.facts import EngineFacts
 from kvtui.probes.asking import Completion
+from kvtui.procedure.clocks import ClockWatch, clock_findings
 from kvtui.procedure.judge import judge
 from kvtui.procedure.live import Observer
 from kvtui.procedure.probing import Bench, jobs_of, probe, usable_per_slot
@@ -116,11 +118,12 @@ class Execution:
             sampler = Sampler(source, started.sample_hz, self.observer.sample)
             sampler.start()
             stack.callback(sampler.stop)
+            clocks = stack.enter_context(ClockWatch())
             error, running = self._work(sampler)
             facts = running.facts() if running is not None else EngineFacts()
             exit_code = running.exit_code() if running is not None else None
             memory = sampler.record()
-        self._record_end(error, facts, memory, exit_code)
+        self._record_end(error, facts, memory, exit_code, clock_findings(clocks.seen()))
         if isinstance(error, Cancelled):
             raise error
 
@@ -224,6 +227,7 @@ class Execution:
         facts: EngineFacts,
         memory: MemoryRecord,
         exit_code: int | None,
+        disturbances: tuple[Finding, ...],
     ) -> None:
         wall = time.monotonic() - self._began
         finished = ev.RunFinished(
@@ -239,13 +243,17 @@ class Execution:
         )
         if not isinstance(error, Cancelled):
             finished = self._judged(finished, error)
-        self._tell(finished)
+        self._tell(replace(finished, findings=(*finished.findings, *disturbances)))
 
     def _judged(self, finished: ev.RunFinished, error: KvtuiError | None) -> ev.RunFinished:
         state = self.store.state
         run = state.run(self.number)
         assert run is not None
-        result = judge(state, replace(run, facts=finished.facts, memory=finished.memory), error)
+        result = judge(
+            state,
+            replace(run, facts=finished.facts, memory=finished.memory, exit_code=finished.exit_code),
+            error,
+        )
         return replace(
             finished,
             outcome=result.outcome,

@@ -27,6 +27,23 @@ HELP = """----- common params -----
 """
 
 
+REFUSALS: dict[str, tuple[int, dict[str, object]]] = {
+    "context-too-small": (
+        400,
+        {
+            "message": "request (1802 tokens) exceeds the available context size (512 tokens), try increasing it",
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": 1802,
+            "n_ctx": 512,
+        },
+    ),
+    "pool-full": (500, {"message": "Context size has been exceeded.", "type": "server_error"}),
+    "loads-again": (503, {"message": "Loading model", "type": "unavailable_error"}),
+    "unknown-endpoint": (404, {"message": "File Not Found", "type": "not_found_error"}),
+    "wants-a-key": (401, {"message": "Invalid API Key", "type": "authentication_error"}),
+}
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers as `mode` says."""
 
@@ -61,7 +78,33 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b'data: {"content":"a","tokens":[5],"stop":false,"tokens_predicted":1}\n\n')
             self.wfile.flush()
             die(signal.SIGKILL)
+        if self.mode in REFUSALS:
+            status, error = REFUSALS[self.mode]
+            self._json(status, {"error": {"code": status, **error}})
+            return
+        if self.mode == "garbage":
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"data: <html>login</html>\n\n")
+            return
+        if self.mode in ("endless", "hangs-in-generation"):
+            self._stream()
+            return
         self._json(500, {"error": {"message": "nothing here", "type": "server_error", "code": 500}})
+
+    def _stream(self) -> None:
+        """Tokens without end, or one and then nothing."""
+        self.send_response(200)
+        self.end_headers()
+        for number in range(1, 1_000_000):
+            event = {"content": "a", "tokens": [5], "stop": False, "tokens_predicted": number}
+            try:
+                self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+                self.wfile.flush()
+            except OSError:
+                return
+            if self.mode == "hangs-in-generation":
+                time.sleep(600)
 
     def _allowed(self) -> bool:
         """The key is asked for everywhere but at /health, as llama-server does; paths begin with the prefix."""
@@ -147,6 +190,22 @@ def main(mode: str, options: list[str]) -> None:
         )
         say("0.00.003.000 E srv init: exiting due to model loading error")
         sys.exit(1)
+    if mode == "wrong-option":
+        say('error while handling argument "-ctk": Unsupported cache type: q9_0')
+        sys.exit(1)
+    if mode == "oom-at-load":
+        say("0.00.900.000 I load_tensors: loading model tensors, this can take a while... (mmap = true)")
+        say(
+            "0.00.901.000 E ggml_backend_cuda_buffer_type_alloc_buffer: allocating 14000.00 MiB on device 0: "
+            "cudaMalloc failed: out of memory"
+        )
+        say("0.00.902.000 E alloc_tensor_range: failed to allocate CUDA0 buffer of size 14680064000")
+        say("0.00.903.000 E llama_model_load: error loading model: unable to allocate CUDA0 buffer")
+        say("0.00.904.000 E srv init: exiting due to model loading error")
+        sys.exit(1)
+    if mode == "killed-while-loading":
+        say("load_tensors: loading model tensors")
+        die(signal.SIGKILL)
     if mode == "says-nothing":
         sys.exit(3)
     if mode == "segfaults":
