@@ -25,12 +25,18 @@ _LEAD = {"run": "next", "stop": "stop here", "will-not-help": "this will not hel
 
 
 class Unattended:
-    """Accepts every recommendation."""
+    """Accepts every recommendation; with `insist`, stages that the forecast advises to leave out are run as well."""
+
+    def __init__(self, insist: bool = False) -> None:
+        self._insist = insist
 
     def decide(self, recommendation: Recommendation, state: SessionState) -> ev.Decided:
-        """Always `accept`."""
+        """`accept`, or `insist` on a stage."""
         step = state.current_step
-        return ev.Decided("", step.number if step else 0, "accept", "unattended")
+        number = step.number if step else 0
+        if self._insist and recommendation.kind == "skip" and recommendation.variable == "context":
+            return ev.Decided("", number, "insist", "unattended", reason="--insist")
+        return ev.Decided("", number, "accept", "unattended")
 
 
 class Narrator:

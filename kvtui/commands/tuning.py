@@ -34,7 +34,7 @@ def work(job: Job, args: argparse.Namespace, *, unattended: bool) -> int:
     if args.headless or not has_screen():
         if not args.headless:
             err("kvtui: no terminal that can draw, going on without a screen")
-        return headless(job)
+        return headless(job, insist=getattr(args, "insist", False))
     if args.no_color:
         os.environ["NO_COLOR"] = "1"
     from kvtui.tui.app import run_app
@@ -47,7 +47,7 @@ def has_screen() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def headless(job: Job) -> int:
+def headless(job: Job, *, insist: bool = False) -> int:
     """The same work without a screen. TERM, HUP and Ctrl+C end the engine and leave the session to be resumed."""
     from kvtui.commands.headless import Narrator, Unattended, stop_on_signals
     from kvtui.core.errors import Cancelled
@@ -59,7 +59,7 @@ def headless(job: Job) -> int:
         err(f"kvtui: session {folder.name}")
         narrator = Narrator(tuning.store.state)
         try:
-            state = tuning.run(narrator, Unattended(), cancel)
+            state = tuning.run(narrator, Unattended(insist), cancel)
         except Cancelled:
             _write_report(folder)
             err(f"kvtui: stopped; what was measured is kept, go on with: kvtui tune --resume {folder.name}")

@@ -32,6 +32,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("accept", ("a",), "accept", "Do what is recommended.", ("procedure",), 1),
     Action("change", ("c",), "change", "Pick another variable or value instead.", ("procedure",), 2),
     Action("skip", ("s",), "skip", "Skip it, with a reason if you like.", ("procedure",), 3),
+    Action("insist", ("i",), "run anyway", "Run what is advised against.", ("procedure",), 3),
+    Action("again", ("g",), "run again", "Run the last run again, as it was.", ("procedure",), 7),
     Action("stop_here", ("x",), "stop here", "End the procedure with what is proven so far.", ("procedure",), 5),
     Action("pause", ("space", "p"), "pause", "Pause: the decisions are yours.", ("procedure",), 4),
     Action("verdict", ("v",), "verdict", "The verdict, the final command and the report's files.", ("procedure",), 6),

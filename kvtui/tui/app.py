@@ -229,7 +229,7 @@ class KvtuiApp(App[int], inherit_bindings=False):
 
     def decide(
         self,
-        choice: Literal["accept", "change", "skip", "stop"],
+        choice: Literal["accept", "change", "skip", "stop", "retry", "insist"],
         *,
         variable: str = "",
         value: str = "",

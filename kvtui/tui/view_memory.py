@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from kvtui.core.units import GIB, MIB, gib, signed_size, size
 from kvtui.gpu.samples import PHASES, Sample
+from kvtui.procedure.forecast import ForecastError
 from kvtui.procedure.memory import Breakdown
 from kvtui.session.state import RunRecord, SessionState
 from kvtui.tui.lines import EMPTY, Line, Span, fit, line, width_of
@@ -246,7 +247,7 @@ def _forecast(run: RunRecord, b: Breakdown) -> list[Line]:
     out = [line(Span(f"Forecast of run {run.number} against the log", "title"))]
     out.append(_figure("KV", f.kv_bytes, f"by this model's geometry ({f.exactness})"))
     if b.proven and b.kv is not None and f.kv_bytes is not None:
-        out.append(_figure("KV in log", b.kv, f"difference {signed_size(b.kv - f.kv_bytes)}"))
+        out.append(_figure("KV in log", b.kv, _off(ForecastError("KV", f.kv_bytes, b.kv))))
     out.append(
         _figure("conventional", f.conventional_kv_bytes, "the formula that counts every layer in full")
     )
@@ -257,8 +258,12 @@ def _forecast(run: RunRecord, b: Breakdown) -> list[Line]:
         )
     out.append(_figure("engine", f.total_bytes, "weights, KV and what earlier runs measured beside them"))
     if b.engine is not None and f.total_bytes is not None:
-        out.append(_figure("measured", b.engine, f"difference {signed_size(b.engine - f.total_bytes)}"))
+        out.append(_figure("measured", b.engine, _off(ForecastError("engine", f.total_bytes, b.engine))))
     return [*out, EMPTY]
+
+
+def _off(e: ForecastError) -> str:
+    return f"difference {signed_size(e.error)} ({e.share:+.1%})"
 
 
 def peaks(run: RunRecord) -> list[Line]:

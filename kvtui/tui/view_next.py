@@ -131,6 +131,8 @@ def in_full(live: Live, cells: int) -> list[Line]:
     out += _effect(r, cells)
     for note in r.not_this:
         out += labelled("not", note, cells)
+    if r.source:
+        out += labelled("source", r.source, cells)
     if r.command:
         out += [
             EMPTY,

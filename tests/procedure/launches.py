@@ -39,7 +39,7 @@ def play_both(scenario: Scenario) -> Result:
     game = Play(scenario.card, plan)
     state = game.run()
     search = Search(scenario.card, plan)
-    best = search.best()
+    best = search.best
     search.blind()
     verdict = state.verdict
     assert verdict is not None

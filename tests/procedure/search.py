@@ -74,6 +74,7 @@ class Search:
         known = {name: v for name, v in found.items() if not names or name in names}
         return {name: v for name, v in known.items() if len(v) > 1 or name == "context"}
 
+    @cached_property
     def start(self) -> RunConfig:
         """Where the blind operator begins."""
         plan, (type_k, type_v) = self.plan, self.card.traits.kv_ladder[0]
@@ -86,16 +87,17 @@ class Search:
         """How good `config` is by the card's own truth, in the order in which answers are preferred: context,
         more of it on the GPU, not slow, better types (8 bits and more count alike), simultaneous requests."""
         card, plan = self.card, self.plan
+        whole = config.n_gpu_layers == self.start.n_gpu_layers
+        if not whole and plan.offload != "run":
+            return None
         out = Outcome(card, self.oracle, config, again=True)
         if out.error is not None or out.actual.n_ctx < config.n_ctx or out.actual.kv_types != config.kv_types:
             return None
         depth = max(64, config.n_ctx // config.n_parallel - plan.decode_tokens - 48)
         share = out.share_of_speed
         floor = plan.min_decode_tps or 0.0
-        whole = config.n_gpu_layers == self.start().n_gpu_layers
         holds = (
-            (whole or plan.offload == "run")
-            and (not card.gpu or out.free >= plan.margin_gib * GIB)
+            (not card.gpu or out.free >= plan.margin_gib * GIB)
             and not out.spilled
             and out.decode(depth) >= floor
             and out.keeps(depth)
@@ -111,6 +113,7 @@ class Search:
         slow = card.slow_pairs.get(config.kv_types, 1.0) < SLOW
         return (config.n_ctx, on_gpu, not slow, bits, config.n_parallel)
 
+    @cached_property
     def best(self) -> tuple[Score, RunConfig] | None:
         """The best of all configurations; the operator's fixed flash attention is `on`, or `off` where the device
         has none."""
@@ -123,18 +126,18 @@ class Search:
             fields: dict[str, Any] = {}
             for values in combination:
                 fields |= values
-            yield replace(self.start(), **fields)
+            yield replace(self.start, **fields)
 
     def blind(self) -> tuple[Score, RunConfig] | None:
         """One variable after the other until a pass changes nothing; then two at once, three, until the best of all is
         found. Every configuration launched is counted."""
-        here = self.start()
+        here = self.start
         best = self._launch(here)
         moved = True
         while moved:
             here, found = self._pass(here, best)
             moved, best = found != best, found
-        top = self.best()
+        top = self.best
         for count in range(2, len(self.values) + 1):
             if top is None or best == top[0]:
                 break

@@ -187,9 +187,27 @@ async def test_another_value_can_be_picked_or_typed_and_is_checked(tmp_path: Pat
         await pilot.press("end", "enter", *"banana", "enter")
         await until(pilot, lambda: "is not a number from" in screen_text(app))
         await pilot.press(*["backspace"] * 6, *"4K", "enter")
+        await until(pilot, lambda: isinstance(app.screen, ReasonDialog))
+        await pilot.press(*"more", "enter")
         await until(pilot, lambda: len(app.live.state.decided) == 2)  # type: ignore[union-attr]
     last = app.live.state.decided[-1]  # type: ignore[union-attr]
     assert (last.choice, last.variable, last.value, last.by) == ("change", "context", "4K", "operator")
+    assert last.reason == "more"
+
+
+async def test_the_last_run_can_be_run_again_and_only_when_there_is_one(tmp_path: Path) -> None:
+    app = app_on(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, asked(app))
+        assert {"again", "insist"} <= app.screen.unavailable()  # type: ignore[attr-defined]
+        await pilot.press("a")
+        await until(pilot, lambda: app.live.question is not None and len(app.live.state.runs) == 1)  # type: ignore[union-attr]
+        await pilot.press("g")
+        await until(pilot, lambda: isinstance(app.screen, ReasonDialog))
+        await pilot.press(*"noise", "enter")
+        await until(pilot, lambda: len(app.live.state.decided) == 2)  # type: ignore[union-attr]
+    last = app.live.state.decided[-1]  # type: ignore[union-attr]
+    assert (last.choice, last.reason) == ("retry", "noise")
 
 
 async def test_skipping_asks_for_a_reason_that_is_kept(tmp_path: Path) -> None:

@@ -53,15 +53,19 @@ class ConfirmDialog(Dialog[bool]):
 
 
 class ReasonDialog(Dialog[str]):
-    """Why a recommendation is skipped; may be left empty."""
+    """Why the operator decides so; may be left empty. `enter` says what the Enter key then does."""
 
-    about = "Skipping: a reason is kept in the session and the report. Enter skips, with or without one."
+    about = "A reason is kept in the session and the report. Enter goes on, with or without one."
+
+    def __init__(self, title: str = "Skip this recommendation", enter: str = "skips") -> None:
+        super().__init__()
+        self._title, self._enter = title, enter
 
     def compose(self) -> ComposeResult:
         """See Screen."""
         with Vertical(id="box"):
-            yield Static(content(line(Span("Skip this recommendation", "title"))))
-            yield Static(content("Reason, if you like. Enter skips, Esc goes back."))
+            yield Static(content(line(Span(self._title, "title"))))
+            yield Static(content(f"Reason, if you like. Enter {self._enter}, Esc goes back."))
             yield Input(max_length=300)
 
     @on(Input.Submitted)
@@ -83,6 +87,9 @@ class ChangeDialog(Dialog[tuple[str, str]]):
         self._config = last
         self._advised = recommended.variable if recommended else ""
         self._variable = ""
+        named = recommended.variables if recommended else ()
+        self._pairs = recommended.kv_pairs if recommended else ()
+        self._offered = tuple(v for v in VARIABLES if not named or v.name in named)
 
     def compose(self) -> ComposeResult:
         """See Screen."""
@@ -90,15 +97,15 @@ class ChangeDialog(Dialog[tuple[str, str]]):
             yield Static(content(line(Span("Change one variable", "title"))), id="question")
             yield OptionList(*self._variables(), id="variables")
             yield OptionList(id="values")
-            yield Input(id="typed", max_length=60)
+            yield Input(id="typed", max_length=300)
             yield Static(id="problem")
 
     def on_mount(self) -> None:
         """Variables first."""
         self._show("variables")
-        names = [v.name for v in VARIABLES]
-        if self._advised in names:
-            self.query_one("#variables", OptionList).highlighted = names.index(self._advised)
+        labels = [v.label for v in self._offered]
+        if self._advised in labels:
+            self.query_one("#variables", OptionList).highlighted = labels.index(self._advised)
 
     def _show(self, name: str) -> None:
         for widget in ("variables", "values", "typed"):
@@ -118,7 +125,7 @@ class ChangeDialog(Dialog[tuple[str, str]]):
                 ),
                 id=v.name,
             )
-            for v in VARIABLES
+            for v in self._offered
         ]
 
     @on(OptionList.OptionSelected, "#variables")
@@ -133,7 +140,9 @@ class ChangeDialog(Dialog[tuple[str, str]]):
         self.query_one("#question", Static).update(content(title))
         values = self.query_one("#values", OptionList)
         values.clear_options()
-        choices = variable.choices(self._config)
+        now = variable.value(self._config)
+        pairs = tuple(p for p in self._pairs if p != now) if self._variable == "kv-types" else ()
+        choices = pairs or variable.choices(self._config)
         values.add_options([Option(content(c), id=f"value:{c}") for c in choices])
         values.add_option(Option(content(line(Span(OTHER, "dim"))), id="other"))
         values.highlighted = 0

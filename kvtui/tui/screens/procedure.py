@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
@@ -163,9 +165,11 @@ class ProcedureScreen(KvtuiScreen):
         live = self.live
         off: set[str] = set()
         if live.question is None:
-            off |= {"accept", "change", "skip", "stop_here"}
-        elif live.question.recommendation.kind == "stop":
-            off |= {"skip"}
+            off |= {"accept", "change", "skip", "stop_here", "again", "insist"}
+        elif live.question.recommendation.kind != "skip":
+            off.add("insist")
+        if live.question is not None and not any(r.outcome for r in live.question.state.runs):
+            off.add("again")
         if not live.unattended or live.state is None or live.state.verdict is not None or live.failure:
             off.add("pause")
         if live.state is None or live.state.verdict is None:
@@ -276,21 +280,40 @@ class ProcedureScreen(KvtuiScreen):
 
         def chosen(pick: tuple[str, str] | None) -> None:
             if pick is not None:
-                self.kvtui.decide("change", variable=pick[0], value=pick[1])
+                self._decide("change", f"Change it to {pick[1]}", "goes on", *pick)
 
         self.app.push_screen(ChangeDialog(question.state), chosen)
 
     def action_skip(self) -> None:
         """Not this."""
+        self._decide("skip", "Skip this recommendation", "skips")
+
+    def action_again(self) -> None:
+        """The last run once more."""
+        self._decide("retry", "Run the last run again, as it was", "runs it")
+
+    def action_insist(self) -> None:
+        """What is advised against."""
+        self._decide("insist", "Run it although it is advised against", "runs it")
+
+    def _decide(
+        self,
+        choice: Literal["change", "skip", "retry", "insist"],
+        title: str,
+        enter: str,
+        variable: str = "",
+        value: str = "",
+    ) -> None:
+        """Decide, with a reason for the record."""
         from kvtui.tui.screens.dialogs import ReasonDialog
 
         self.kvtui.hold()
 
         def given(reason: str | None) -> None:
             if reason is not None:
-                self.kvtui.decide("skip", reason=reason)
+                self.kvtui.decide(choice, variable=variable, value=value, reason=reason)
 
-        self.app.push_screen(ReasonDialog(), given)
+        self.app.push_screen(ReasonDialog(title, enter), given)
 
     def action_stop_here(self) -> None:
         """End with what is proven."""
