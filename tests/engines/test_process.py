@@ -23,6 +23,7 @@ from kvtui.engines.environment import counting_variables, engine_environment
 from kvtui.engines.orphan import end_orphan
 from kvtui.engines.process import EngineProcess, free_port
 from kvtui.gpu.host import process_started
+from tests.benchmarks.launch_cycles import cycles
 from tests.engines.conftest import READY_S, ignore
 
 Launch = Callable[..., EngineProcess]
@@ -217,6 +218,16 @@ def test_the_environment_that_counts_is_recorded_and_keys_do_not_reach_the_engin
     assert not {"LLAMA_API_KEY", "LLAMA_ARG_API_PREFIX"} & set(env)
 
 
+def test_an_orphan_that_no_kvtui_launched_is_left_alone() -> None:
+    """A session file can be edited: the pid and start time of any process can be written into it."""
+    with subprocess.Popen(("sleep", "60"), start_new_session=True) as process:
+        started = process_started(process.pid)
+        assert started is not None
+        assert not end_orphan(process.pid, started)
+        assert process.poll() is None
+        process.kill()
+
+
 def test_an_orphan_is_ended_and_a_stranger_with_its_pid_is_not(misbehave: Launch) -> None:
     process = misbehave("fine")
     process.wait_ready(READY_S, Event(), ignore)
@@ -233,21 +244,9 @@ def test_an_orphan_is_ended_and_a_stranger_with_its_pid_is_not(misbehave: Launch
 def test_launching_and_ending_leaves_nothing_behind(
     embedded: Engine, tiny_model: Path, tmp_path: Path
 ) -> None:
-    me = psutil.Process()
-    before = (me.num_fds(), me.num_threads())
-    pids = []
-    for _ in range(3):
-        config = RunConfig(model=str(tiny_model), n_ctx=512, n_gpu_layers=0, threads=1)
-        process = embedded.launch(config, tmp_path / "log", ignore)
-        pids.append(process.pid)
-        process.wait_ready(READY_S, Event(), ignore)
-        assert process.stop() == 0
-    assert not [pid for pid in pids if process_started(pid) is not None]
-    deadline = time.monotonic() + 5  # a joined thread takes its time to leave the kernel
-    while me.num_threads() > before[1] and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert (me.num_fds(), me.num_threads()) == before
-    assert me.children() == []
+    assert embedded.abilities().options
+    left = cycles(3, tiny_model, tmp_path)
+    assert left.nothing, left
 
 
 LAUNCHER = """
