@@ -25,6 +25,7 @@ class DrmClients:
     def __init__(self, proc: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._proc = proc
         self._clock = clock
+        self._family = host.Family(clock)
         self._pid: int | None = None
         self._files: tuple[str, ...] = ()
         self._searched = 0.0
@@ -37,9 +38,8 @@ class DrmClients:
         age = self._clock() - self._searched
         if pid != self._pid or age >= (_SEARCH_S if self._files else _SEARCH_NONE_S):
             self._pid, self._searched = pid, self._clock()
-            family = (pid, *host.descendants(pid))
             self._files = tuple(
-                path for one in family for path in _open_files(self._proc / str(one) / "fdinfo")
+                path for one in self._family.of(pid) for path in _open_files(self._proc / str(one) / "fdinfo")
             )
         clients: dict[tuple[str, str], tuple[int, int]] = {}
         for path in self._files:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +18,7 @@ _GONE = (psutil.Error, OSError)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _DEEPEST = 64
 _ALSO_BUSY = ("nice", "irq", "softirq", "steal")
-_FAMILY_S = 10.0  # looking through all processes takes milliseconds
+_FAMILY_FIRST_S, _FAMILY_S = 1.0, 10.0  # looking through all processes takes milliseconds
 _SHORTEST_S = 0.2  # CPU time is told in hundredths of a second
 
 
@@ -118,13 +119,38 @@ def descendants(pid: int) -> tuple[int, ...]:
         return ()
 
 
+class Family:
+    """An engine's process with those it started, looked up anew every second at first, later every ten."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pid: int | None = None
+        self._members: tuple[int, ...] = ()
+        self._due = 0.0
+        self._wait = _FAMILY_FIRST_S
+
+    def of(self, pid: int | None) -> tuple[int, ...]:
+        """Process `pid` and all its descendants; nobody for None."""
+        now = self._clock()
+        if pid != self._pid:
+            self._pid, self._due, self._wait = pid, now, _FAMILY_FIRST_S
+        if now >= self._due:
+            self._members = () if pid is None else (pid, *descendants(pid))
+            self._due, self._wait = now + self._wait, min(2 * self._wait, _FAMILY_S)
+        return self._members
+
+    def resident_bytes(self, pid: int | None) -> int | None:
+        """Resident host memory of all of them, None where none can be read."""
+        known = [held for one in self.of(pid) if (held := resident_bytes(one)) is not None]
+        return sum(known) if known else None
+
+
 class LoadMeter:
     """How many cores others keep busy, between one reading and the next."""
 
     def __init__(self) -> None:
-        self._pid: int | None = None
-        self._family: tuple[int, ...] = ()
-        self._searched = 0.0
+        self._family = Family()
+        self._members: tuple[int, ...] = ()
         self._before: tuple[float, float] | None = None
 
     def read(self, engine: int | None) -> float | None:
@@ -132,17 +158,14 @@ class LoadMeter:
 
         None the first time, after the engine's processes have changed, and less than 0.2 s after the last time.
         """
-        now = time.monotonic()
-        if self._before is not None and engine == self._pid and now - self._before[0] < _SHORTEST_S:
+        now, members = time.monotonic(), self._family.of(engine)
+        if members != self._members:
+            self._members, self._before = members, None
+        if self._before is not None and now - self._before[0] < _SHORTEST_S:
             return None
-        if engine != self._pid or now - self._searched > _FAMILY_S:
-            family = () if engine is None else (engine, *descendants(engine))
-            if family != self._family:
-                self._before = None
-            self._pid, self._family, self._searched = engine, family, now
         times = psutil.cpu_times()
         busy = times.user + times.system + sum(getattr(times, name, 0.0) for name in _ALSO_BUSY)
-        theirs = busy - time.process_time() - sum(cpu_seconds(pid) or 0.0 for pid in self._family)
+        theirs = busy - time.process_time() - sum(cpu_seconds(pid) or 0.0 for pid in members)
         before, self._before = self._before, (now, theirs)
         return None if before is None else max(0.0, theirs - before[1]) / (now - before[0])
 

@@ -22,6 +22,7 @@ class NvmlSource:
         self._nvml = nvml
         self._devices = devices
         self._device = together(devices)
+        self._family = host.Family()
         self._turn = 0
         self._utils: dict[tuple[int, int | None], tuple[float, int | None]] = {}
         self._latest: dict[int, Vitals] = {}
@@ -35,7 +36,7 @@ class NvmlSource:
 
     def read(self, pid: int | None) -> Reading:
         """Now. Raises GpuLost."""
-        resident = None if pid is None else host.resident_bytes(pid)
+        resident = self._family.resident_bytes(pid)
         return summed([self._read(device, pid, resident) for device in self._devices])
 
     def vitals(self) -> Vitals:

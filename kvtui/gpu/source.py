@@ -57,6 +57,7 @@ class HostSource:
     """Host memory in the place of VRAM; `why` says what is missing. `device` is one that was recorded so."""
 
     def __init__(self, why: str, device: DeviceInfo | None = None) -> None:
+        self._family = host.Family()
         self._device = device or DeviceInfo(
             kind="host",
             index=0,
@@ -72,8 +73,7 @@ class HostSource:
 
     def read(self, pid: int | None) -> Reading:
         """Now."""
-        resident = None if pid is None else host.resident_bytes(pid)
-        return Reading(host.memory_used(), None, resident)
+        return Reading(host.memory_used(), None, self._family.resident_bytes(pid))
 
     def vitals(self) -> Vitals:
         """Nothing is told here."""

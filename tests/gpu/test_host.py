@@ -123,3 +123,64 @@ def test_the_limit_of_the_old_hierarchy(cgroup: Path) -> None:
 def test_our_own_groups_are_below_the_root() -> None:
     for group in host._groups():
         assert group == Path("/sys/fs/cgroup") or Path("/sys/fs/cgroup") in group.parents
+
+
+STARTER = """
+import subprocess, sys
+pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+child = subprocess.Popen((sys.executable, "-c", sys.argv[1], sys.argv[2]), **pipes)
+child.stdout.readline(); print(child.pid, flush=True); sys.stdin.read(); child.stdin.close(); child.wait()
+"""
+
+
+def test_what_a_process_starts_is_its_own() -> None:
+    """An engine's server may do its work in a process that it starts."""
+    command = (sys.executable, "-c", STARTER, EATER, str(100 * MIB))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None
+        child = int(starter.stdout.readline())
+        assert host.descends(child, starter.pid)
+        assert host.descends(child, os.getpid())
+        assert not host.descends(starter.pid, child)
+        assert not host.descends(GONE, starter.pid)
+        assert host.Family().of(starter.pid) == (starter.pid, child)
+        reading = HostSource("no GPU").read(starter.pid)
+        alone = host.resident_bytes(starter.pid)
+        assert reading.host_bytes is not None
+        assert alone is not None
+        assert reading.host_bytes >= alone + 100 * MIB
+
+
+def test_a_family_is_looked_up_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, asked = [0.0], []
+    monkeypatch.setattr(host, "descendants", lambda pid: asked.append((now[0], pid)) or (8, 9))
+    family = host.Family(lambda: now[0])
+    assert family.of(None) == ()
+    for tick in range(80):
+        now[0] = tick / 2
+        assert family.of(5) == (5, 8, 9)
+    assert [at for at, _ in asked] == [0.0, 1.0, 3.0, 7.0, 15.0, 25.0, 35.0]
+    family.of(6)
+    assert asked[-1] == (39.5, 6), "another engine at once"
+
+
+def test_how_busy_others_keep_the_machine() -> None:
+    """One process that burns CPU counts as the engine's or as somebody else's."""
+    burn = "import sys; print('on', flush=True)\nwhile True: pass"
+    with subprocess.Popen((sys.executable, "-c", burn), stdout=subprocess.PIPE) as burner:
+        assert burner.stdout is not None
+        burner.stdout.readline()
+        apart, among = host.LoadMeter(), host.LoadMeter()
+        assert apart.read(burner.pid) is None, "nothing to compare with yet"
+        assert among.read(None) is None
+        before = host.cpu_seconds(burner.pid) or 0.0
+        began = time.monotonic()
+        time.sleep(0.6)
+        others, everybody = apart.read(burner.pid), among.read(None)
+        burnt = ((host.cpu_seconds(burner.pid) or 0.0) - before) / (time.monotonic() - began)
+        assert apart.read(burner.pid) is None, "too soon"
+        burner.kill()
+    assert others is not None
+    assert everybody is not None
+    assert everybody - others == pytest.approx(burnt, abs=0.25)
+    assert apart.read(None) is None, "another engine"
