@@ -1,10 +1,11 @@
-"""Writes findings.md, the catalogue of what a log can show: `python docs/make_findings.py`."""
+"""Writes findings.md, what a log and the readings of a run can show: `python docs/make_findings.py`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from kvtui.logs.findings import CATALOGUE
+from kvtui.procedure import memory_findings
 
 HERE = Path(__file__).parent
 INTRO = """# Findings
@@ -14,6 +15,15 @@ What `kvtui log` can find in a start-up log, with the evidence that shows it, an
 
 | id | severity | finding | evidence | change next | source |
 |---|---|---|---|---|---|
+"""
+READINGS = """
+## What the readings of a run show
+
+Memory, clocks, bus traffic and CPU time are read ten times a second while a run works. What they show is inferred from
+samples, never from the log, and is put on the run with the figures.
+
+| id | severity | evidence |
+|---|---|---|
 """
 
 
@@ -28,7 +38,10 @@ def page() -> str:
         f"| {_cell(e.source)} |\n"
         for e in sorted(CATALOGUE, key=lambda e: e.id)
     )
-    return f"{INTRO}{rows}\n{len(CATALOGUE)} findings.\n"
+    read = "".join(
+        f"| `{i}` | {severity} | {_cell(text)} |\n" for i, severity, text in memory_findings.CATALOGUE
+    )
+    return f"{INTRO}{rows}\n{len(CATALOGUE)} findings.\n{READINGS}{read}"
 
 
 if __name__ == "__main__":

@@ -26,6 +26,43 @@ FULL_SHARE = 0.97
 HARMLESS = frozenset(("power cap", "sync boost"))
 """What a card does in every long run of its own accord: the speed is what this card gives."""
 
+CATALOGUE: tuple[tuple[str, str, str], ...] = (
+    (
+        "gpu-lost",
+        "warning, error",
+        "the driver said that the GPU or itself is gone, or did not answer for 1 s",
+    ),
+    (
+        "spill-to-host",
+        "warning",
+        "GTT beyond the host buffers in the log by 256 MiB; 0.5 GB/s to the GPU in decode with every layer on it; "
+        "or the engine's host memory grew by 256 MiB beyond its prompt cache while it decoded",
+    ),
+    (
+        "gpus-unbalanced",
+        "warning",
+        "the engine holds 97 % of one of several GPUs while all together have room",
+    ),
+    (
+        "others-grew",
+        "warning",
+        "processes other than the engine took 256 MiB of the card since before the launch",
+    ),
+    (
+        "memory-ratchet",
+        "warning, info",
+        "4 MiB and more kept after each of five requests no longer than earlier ones, 64 MiB in all, on a line that "
+        "explains 80 % of it",
+    ),
+    ("throttled", "warning, info", "clocks held down in a tenth of the readings in prefill or decode"),
+    (
+        "machine-busy",
+        "info",
+        "other programs kept half a core, and a tenth of all, busy in prefill or decode",
+    ),
+)
+"""Id, severity, and what is evidence for it: docs/findings.md is made of it."""
+
 
 def memory_findings(run: RunRecord, host: HostInfo) -> tuple[Finding, ...]:
     """All that the readings of `run` show; nothing without readings. `host` is the box it ran on."""

@@ -13,7 +13,7 @@ from kvtui.gpu.samples import Conditions, DeviceInfo, Gap, Level, Member, Memory
 from kvtui.logs.facts import BufferFacts, ContextFacts, EngineFacts
 from kvtui.probes.results import SpeedResult
 from kvtui.procedure.marks import marked
-from kvtui.procedure.memory_findings import memory_findings
+from kvtui.procedure.memory_findings import CATALOGUE, memory_findings
 from kvtui.session.records import HostInfo
 from kvtui.session.state import RunRecord
 
@@ -42,7 +42,10 @@ def during(phase: str, **more: Any) -> Conditions:
 def found(memory: MemoryRecord | None, facts: EngineFacts | None = None, **config: Any) -> dict[str, Finding]:
     run = RunRecord(1, 1, "floor", RunConfig("m.gguf", 8192, **config), (), (), "", memory=memory,
                     facts=facts or EngineFacts(), speeds=(SPEED,))  # fmt: skip
-    return {finding.id: finding for finding in memory_findings(run, BOX)}
+    made = {finding.id: finding for finding in memory_findings(run, BOX)}
+    documented = {name: severity for name, severity, _ in CATALOGUE}
+    assert all(finding.severity in documented[name].split(", ") for name, finding in made.items())
+    return made
 
 
 def evidence(finding: Finding) -> str:
