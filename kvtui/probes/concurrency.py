@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Barrier, Event, Thread
 from time import monotonic
 
@@ -12,19 +12,22 @@ from kvtui.probes.asking import Asking, Completion
 from kvtui.probes.prompt import PromptStyle, build_haystack
 from kvtui.probes.results import ConcurrencyResult, FullPoolResult
 
+_JITTER_S = 0.02
+"""Seconds by which threads may see an end too late or a beginning too early."""
 _FEWEST = 4
 """Tokens of the request that shows whether an engine works again."""
 
 
 @dataclass
 class _Request:
-    """One of the simultaneous requests: when the engine began with it and when it ended, by `monotonic`."""
+    """One of the simultaneous requests: when it was sent, begun by the engine and ended, by `monotonic`."""
 
     prompt: list[int]
     n_decode: int
     outcome: Completion | RequestError | EngineGone | Cancelled | None = None
+    sent: float = 0.0
     begun: float | None = None
-    ended: float = field(default=0.0)
+    ended: float = 0.0
 
     def send(self, ask: Asking, cancel: Event | None) -> None:
         """Ask, and keep what came of it."""
@@ -33,6 +36,7 @@ class _Request:
             if self.begun is None:
                 self.begun = monotonic()
 
+        self.sent = monotonic()
         try:
             self.outcome = ask.complete(
                 self.prompt,
@@ -153,8 +157,16 @@ def _raise_end(requests: Sequence[_Request]) -> None:
 def _queued(requests: Sequence[_Request]) -> int | None:
     """How many were begun only after another had ended: there was no slot for them. None where a begin is unknown."""
     whole = [request for request in requests if request.answer is not None]
-    begun = [request.begun for request in whole]
-    if len(whole) < 2 or any(at is None for at in begun):
+    begun = [request.begun for request in whole if request.begun is not None]
+    if len(whole) < 2 or len(begun) < len(whole):
         return None
-    first_end = min(request.ended for request in whole)
-    return sum(at is not None and at >= first_end for at in begun)
+    ends = [_end(request) for request in whole]
+    return sum(at >= min(ends[:index] + ends[index + 1 :]) - _JITTER_S for index, at in enumerate(begun))
+
+
+def _end(request: _Request) -> float:
+    """When the engine was done: a thread of ours may have learnt of it later."""
+    timing = request.answer.timing if request.answer is not None else None
+    if timing is None or timing.first_token_s is None:
+        return request.ended
+    return min(request.ended, request.sent + timing.first_token_s + timing.decode_s)

@@ -13,6 +13,7 @@ from kvtui.core.config import RunConfig
 from kvtui.probes.asking import Completion
 
 SLOT = 2048
+POOL = 1024
 READY_S = 120.0
 
 
@@ -60,20 +61,37 @@ class Counting:
         return sum(a.timing.prompt_tokens - a.timing.cached_tokens for a in self.answers)
 
 
-@pytest.fixture(scope="module")
-def engine_url(tiny_swa_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a ready engine answers; two slots of `SLOT` tokens."""
-    pytest.importorskip("xllamacpp")
+def _serve(config: RunConfig, log: Path) -> Iterator[str]:
     from kvtui.engines.find import embedded_engine
 
-    config = RunConfig(model=str(tiny_swa_model), n_ctx=2 * SLOT, n_parallel=2, n_gpu_layers=0, threads=1)
-    log = tmp_path_factory.mktemp("probes") / "engine.log"
     running = embedded_engine().launch(config, log, lambda lines: None)
     try:
         running.wait_ready(READY_S, Event(), lambda progress: None)
         yield running.base_url
     finally:
         running.stop()
+
+
+@pytest.fixture(scope="module")
+def engine_url(tiny_swa_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a ready engine answers; two slots of `SLOT` tokens."""
+    pytest.importorskip("xllamacpp")
+    config = RunConfig(model=str(tiny_swa_model), n_ctx=2 * SLOT, n_parallel=2, n_gpu_layers=0, threads=1)
+    yield from _serve(config, tmp_path_factory.mktemp("probes") / "engine.log")
+
+
+@pytest.fixture
+def shared_pool(tiny_swa_model: Path, tmp_path: Path) -> Iterator[Counting]:
+    """Requests to a real engine whose two slots share `POOL` cells."""
+    pytest.importorskip("xllamacpp")
+    from kvtui.engines.client import EngineClient
+
+    config = RunConfig(
+        model=str(tiny_swa_model), n_ctx=POOL, n_parallel=2, kv_unified=True, n_gpu_layers=0, threads=1
+    )
+    for url in _serve(config, tmp_path / "engine.log"):
+        with EngineClient(url) as client:
+            yield Counting(client)
 
 
 @pytest.fixture

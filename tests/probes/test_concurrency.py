@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from threading import Barrier, Event, Lock, Semaphore
+from time import sleep
 from typing import Any
 
 import pytest
@@ -94,6 +95,7 @@ class Slots:
             answer = self.engine.complete(prompt, n_predict, **more)
             if self.meeting is not None and len(prompt) > 64:
                 self.meeting.wait(10)
+            sleep(0.05)
             if self.pool is not None and self._asked > self.pool and len(prompt) > 64:
                 raise RequestError("Context size has been exceeded.")
             return answer
