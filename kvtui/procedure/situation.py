@@ -8,6 +8,7 @@ from kvtui.core.config import RunConfig
 from kvtui.core.shell import command_line
 from kvtui.core.units import signed_size
 from kvtui.engines.base import Engine
+from kvtui.model.cache_types import UPSTREAM
 from kvtui.procedure.forecast import transient_bytes
 from kvtui.procedure.oracle import ModelOracle
 from kvtui.procedure.preset import Preset
@@ -129,7 +130,7 @@ class Situation:
             variable = BY_NAME.get(self._kept_variable(run)) if run.counts else None
             if variable is not None:
                 config = replace(config, **{f: getattr(run.config, f) for f in variable.fields})
-        return replace(config, **wanted)  # type: ignore[arg-type]
+        return self.engine.traits.tied(replace(config, **wanted))  # type: ignore[arg-type]
 
     def _kept_variable(self, run: RunRecord) -> str:
         """The variable that stays as `run` had it: the operator's own, or what made the floor fit; else empty."""
@@ -246,10 +247,16 @@ class Situation:
             rule=rule,
             source=source,
             variables=self.engine.traits.variables,
-            kv_pairs=tuple("/".join(pair) for pair in self.engine.traits.kv_ladder),
+            kv_pairs=self.kv_pairs(),
         )
         about = variable or (change.variable if change else "")
         return Launch(step, purpose, subject, config, probes, advice, change, about)
+
+    def kv_pairs(self) -> tuple[str, ...]:
+        """Pairs of KV types worth offering: the ladder, then what this build has beyond it (a fork's own types)."""
+        ladder = tuple("/".join(pair) for pair in self.engine.traits.kv_ladder)
+        own = (t for t in self.engine.abilities().cache_types if t not in UPSTREAM)
+        return tuple(dict.fromkeys((*ladder, *(f"{t}/{t}" for t in own))))
 
     def _moving(
         self, reference: RunRecord | None, config: RunConfig, variable: str | None

@@ -11,6 +11,7 @@ from typing import Any
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError
 from kvtui.core.text import clean
+from kvtui.model.cache_types import cache_type as size_of
 
 _OWNED: dict[str, str] = {
     option: label
@@ -80,7 +81,7 @@ def _kv_pair(text: str) -> dict[str, Any]:
     for name in (key, value):
         if not name or not all(c.isalnum() or c == "_" for c in name):
             raise InputError(f"KV types: {clean(text, 40) or 'nothing'} is not a pair such as q8_0/q8_0")
-    if bits_of(value) > bits_of(key):
+    if _known(key) and _known(value) and bits_of(value) > bits_of(key):
         raise InputError(
             f"KV types: {key}/{value} quantizes keys below values",
             hint="keys lose more than values: quantize values first, or both alike",
@@ -89,19 +90,15 @@ def _kv_pair(text: str) -> dict[str, Any]:
 
 
 def bits_of(cache_type: str) -> float:
-    """Bits per value of an upstream cache type; 16 for one that is not known (a fork's)."""
-    return {
-        "f32": 32.0,
-        "q8_0": 8.5,
-        "fp8": 8.0,
-        "fp8_e4m3": 8.0,
-        "fp8_e5m2": 8.0,
-        "q5_1": 6.0,
-        "q5_0": 5.5,
-        "q4_1": 5.0,
-        "q4_0": 4.5,
-        "iq4_nl": 4.5,
-    }.get(cache_type, 16.0)
+    """Bits per value of a cache type; 16 for one that is not known (a fork's): it is not taken to save anything."""
+    if cache_type.startswith("fp8"):
+        return 8.0
+    known = size_of(cache_type)
+    return 16.0 if known is None else known.bits
+
+
+def _known(cache_type: str) -> bool:
+    return cache_type.startswith("fp8") or size_of(cache_type) is not None
 
 
 def _flag(text: str) -> dict[str, Any]:
