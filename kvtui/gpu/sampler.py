@@ -9,18 +9,15 @@ from threading import Condition, Thread
 from typing import NamedTuple
 
 from kvtui.gpu.conditions import Window
+from kvtui.gpu.gaps import Gaps
 from kvtui.gpu.host import LoadMeter
-from kvtui.gpu.samples import DEFAULT_HZ, Basis, Gap, Level, MemoryRecord, Phase, Sample, Vitals
+from kvtui.gpu.samples import DEFAULT_HZ, Basis, Level, MemoryRecord, Phase, Sample, Vitals
 from kvtui.gpu.series import Series
 from kvtui.gpu.source import GpuLost, MemorySource, Reading
 
 VITALS_S = 0.5
 """Power, clocks and traffic are read this often: traffic alone takes 40 ms of waiting."""
-STALL_S = 1.0
-"""A reading that takes longer is a gap: memory was not seen in that time."""
-RECOVER_S = 1.0
 MAX_LEVELS = 256
-MAX_GAPS = 32
 _STOP_LIMIT_S = 0.2
 
 
@@ -66,10 +63,7 @@ class Sampler:
         self._vitals_due = 0.0
         self._windows: list[Window] = []
         self._levels: list[Level] = []
-        self._gaps: list[Gap] = []
-        self._gap: Gap | None = None
-        self._reading_since: float | None = None
-        self._recover_due = 0.0
+        self._gaps = Gaps()
         self._lost = 0
         self._stopping = False
         self._began = 0.0
@@ -137,7 +131,7 @@ class Sampler:
                 lost=self._lost,
                 conditions=self._series.conditions(),
                 levels=tuple(self._levels),
-                gaps=(*self._gaps, *self._open_gap(now)),
+                gaps=self._gaps.upto(now - self._began),
             )
 
     def stop(self) -> None:
@@ -168,19 +162,22 @@ class Sampler:
         with self._lock:
             turn = _Turn(self._phase, self._pid, self._finished)
             self._finished = None
-            self._reading_since = began = self._clock()
+            began = self._clock() - self._began
+            self._gaps.begin(began)
         try:
             reading, why = self._read(turn.pid), ""
         except GpuLost as lost:
             reading, why = Reading(None, None, None), str(lost)
-        at = self._clock()
+        at = self._clock() - self._began
         self._read_vitals(turn.pid, lost=bool(why))
         with self._lock:
-            self._reading_since = None
             if self._stopping:
                 return
-            self._note_gap(began, at, why)
-            sample = self._sample(reading, turn, at - self._began)
+            if why:
+                self._gaps.failed(began, at, why)
+            else:
+                self._gaps.came(began, at)
+            sample = self._sample(reading, turn, at)
             if sample is None:
                 self._lost += 1
                 return
@@ -194,10 +191,9 @@ class Sampler:
 
     def _read(self, pid: int | None) -> Reading:
         """Raises GpuLost, which is also what a lost device costs until it is time to look for it again."""
-        if self._gap is not None:
-            if self._clock() < self._recover_due:
-                raise GpuLost(self._gap.why)
-            self._recover_due = self._clock() + RECOVER_S
+        if why := self._gaps.lost:
+            if not self._gaps.due(self._clock() - self._began):
+                raise GpuLost(why)
             self._source.recover()
         return self._source.read(pid)
 
@@ -212,29 +208,6 @@ class Sampler:
                 self._vitals = replace(self._source.vitals(), others_cpu=others)
             except GpuLost:  # the next reading of memory will say so
                 self._vitals = None
-
-    def _note_gap(self, began: float, now: float, why: str) -> None:
-        """`why` is empty after a reading that came, however late."""
-        at = began - self._began
-        if why:
-            if self._gap is None:
-                self._gap = Gap(at, None, why)
-                self._recover_due = now
-            return
-        if self._gap is not None:
-            self._gaps.append(replace(self._gap, seconds=now - self._began - self._gap.t))
-            self._gap = None
-        elif now - began > STALL_S:
-            self._gaps.append(Gap(at, now - began, "the driver did not answer"))
-        del self._gaps[MAX_GAPS:]
-
-    def _open_gap(self, now: float) -> tuple[Gap, ...]:
-        if self._gap is not None:
-            return (self._gap,)
-        since = self._reading_since
-        if since is None or now - since <= STALL_S:
-            return ()
-        return (Gap(since - self._began, None, "the driver did not answer"),)
 
     def _sample(self, reading: Reading, turn: _Turn, t: float) -> Sample | None:
         if reading.used_bytes is None and reading.host_bytes is None:

@@ -48,7 +48,10 @@ def reopen_source(device: DeviceInfo) -> MemorySource:
     try:
         nvml = open_nvml()
     except NvmlMissing as missing:
-        raise InputError(f"GPU {device.index} cannot be used: {missing}") from missing
+        raise InputError(
+            f"GPU {device.index} cannot be used: {missing}",
+            hint="the session can go on when it is back: kvtui tune --resume last",
+        ) from missing
     there = [_again(nvml, d) for d in device.each]
     return NvmlSource(nvml, tuple(there))
 

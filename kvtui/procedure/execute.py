@@ -8,13 +8,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from threading import Event as Flag
 
-from kvtui.core.errors import Cancelled, KvtuiError, SessionError
+from kvtui.core.errors import Cancelled, InputError, KvtuiError, SessionError
 from kvtui.core.findings import Finding
 from kvtui.engines.base import Client, Engine, Running, StartProgress
 from kvtui.gpu.host import process_started
 from kvtui.gpu.sampler import Sampler
 from kvtui.gpu.samples import MemoryRecord, Phase
-from kvtui.gpu.source import reopen_source
+from kvtui.gpu.source import MemorySource, reopen_source
 from kvtui.logs.facts import EngineFacts
 from kvtui.probes.asking import Completion
 from kvtui.procedure.clocks import ClockWatch, clock_findings
@@ -27,6 +27,7 @@ from kvtui.session import events as ev
 from kvtui.session.store import SessionStore, now
 
 READY_TIMEOUT_S = 1800.0
+DEVICE_WAIT_S = 30.0
 BASELINE_S = 0.4
 IDLE_S = 0.4
 WARM_UP_TOKENS = 4
@@ -108,14 +109,14 @@ class Execution:
     def execute(self) -> None:
         """Run it and record its end, whatever the end is.
 
-        Raises Cancelled after recording the run as cancelled, SessionError when nothing can be recorded.
+        Raises Cancelled after recording the run as cancelled, SessionError when nothing can be recorded, InputError
+        before anything is recorded when the session's device is not there.
         """
+        source = self._open_source()
         self._record_start()
         with ExitStack() as stack:
-            started = self.store.state.started
-            source = reopen_source(started.device)
             stack.callback(source.close)
-            sampler = Sampler(source, started.sample_hz, self.observer.sample)
+            sampler = Sampler(source, self.store.state.started.sample_hz, self.observer.sample)
             sampler.start()
             stack.callback(sampler.stop)
             clocks = stack.enter_context(ClockWatch())
@@ -126,6 +127,17 @@ class Execution:
         self._record_end(error, facts, memory, exit_code, clock_findings(clocks.seen()))
         if isinstance(error, Cancelled):
             raise error
+
+    def _open_source(self) -> MemorySource:
+        """The session's memory. A driver that is just being reloaded is waited for."""
+        deadline = time.monotonic() + DEVICE_WAIT_S
+        while True:
+            try:
+                return reopen_source(self.store.state.started.device)
+            except InputError:
+                if time.monotonic() >= deadline:
+                    raise
+            self._pause(1.0)
 
     def _work(self, sampler: Sampler) -> tuple[KvtuiError | Cancelled | None, Running | None]:
         """Launch, ask, stop. The engine has ended when this returns."""

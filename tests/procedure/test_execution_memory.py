@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from kvtui.core.config import RunConfig
+from kvtui.core.errors import InputError
+from kvtui.gpu import gaps
 from kvtui.gpu import sampler as sampler_module
 from kvtui.gpu.reading import Reading
 from kvtui.gpu.samples import Vitals
@@ -153,13 +155,20 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
         answers = [ask.complete([1] * 900, 4, cache_prompt=False) for _ in range(6)]
         return SpeedResult(900, 100.0, 10.0, 0.1, tuple(a.timing for a in answers))
 
-    def go(during: Callable[[Card, int], None]) -> tuple[Silent, ev.RunFinished]:
+    def go(during: Callable[[Card, int], None], missing: int = 0) -> tuple[Silent, ev.RunFinished]:
         card, observer = Card(), Silent()
+        tries = iter([InputError("no driver")] * missing)
+
+        def reopen(device: Any) -> Card:
+            for error in tries:
+                raise error
+            return card
+
         engine = Engine(card, lambda n: during(card, n))
-        monkeypatch.setattr(execute, "reopen_source", lambda device: card)
+        monkeypatch.setattr(execute, "reopen_source", reopen)
         monkeypatch.setattr(probing, "measure_speed", measured)
         monkeypatch.setattr(sampler_module, "VITALS_S", 0.0)
-        monkeypatch.setattr(sampler_module, "RECOVER_S", 0.02)
+        monkeypatch.setattr(gaps, "RECOVER_S", 0.02)
         monkeypatch.setattr(execute, "BASELINE_S", 0.1)
         monkeypatch.setattr(execute, "IDLE_S", 0.1)
         started = replace(
@@ -238,3 +247,18 @@ def test_an_engine_is_told_to_use_the_gpus_that_are_measured() -> None:
     assert visible_gpus(replace(card, kind="amd", uuid="GPU-1f")) == (("ROCR_VISIBLE_DEVICES", "GPU-1f"),)
     assert visible_gpus(replace(card, kind="amd", uuid="")) == ()
     assert visible_gpus(replace(card, kind="host")) == ()
+
+
+def test_a_driver_that_is_reloaded_between_two_runs_is_waited_for(
+    run: Callable[..., tuple[Silent, ev.RunFinished]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Execution, "_pause", lambda self, seconds: time.sleep(0.2))
+    _, finished = run(lambda card, n: None, missing=3)
+    assert finished.memory is not None
+    assert finished.memory.baseline_used_bytes == GIB
+    monkeypatch.setattr(execute, "DEVICE_WAIT_S", 0.0)
+    events = tmp_path / sample.SESSION / "events.jsonl"
+    events.parent.rename(tmp_path / "earlier")
+    with pytest.raises(InputError, match="no driver"):
+        run(lambda card, n: None, missing=3)
+    assert "run_started" not in events.read_text(), "no run is left open that never was one"
