@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,5 +89,9 @@ def test_a_pool_that_holds_less_than_the_target_ends_below_it(
     assert state.verdict is not None
     assert state.verdict.config is not None
     assert state.verdict.config.n_ctx == 8192
-    text = json.dumps([s.reason for s in state.skipped] + [r.reason for r in state.runs])
-    assert "16384" in text or "over" in text
+    assert [(s.context, "more than the engine's pool holds" in s.reason) for s in state.skipped] == [
+        (16384, True)
+    ]
+    tried = [(r.purpose, r.config.n_batch, r.config.enforce_eager) for r in state.runs if r.step == 5]
+    assert ("transient", 256, False) in tried
+    assert ("transient", 512, True) in tried
