@@ -20,7 +20,12 @@ _NEGLIGIBLE = 16
 """Cached tokens, or a hundredth of the prompt, that do not change a rate. How many it really took from its cache Ollama
 does not tell: beyond this there is no rate."""
 _MOST = 1 << 62
-_LONGER_THAN_TOKENS = ("the prompt is longer than the context length", "exceeds the available context size")
+_TOO_LONG = (
+    "the prompt is longer than the context length",
+    "the input length exceeds the context length",
+    "exceeds the available context size",
+)
+"""What a prompt that does not fit is refused with: 0.30 and later, the runners since 0.12.6, llama-server."""
 
 
 def json_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -149,7 +154,7 @@ def refused(error: RequestError) -> RequestError:
     if start >= 0:
         inner = refusal(error.status, error.what[start:].encode())
         return inner if inner.kind else error
-    if any(words in error.what for words in _LONGER_THAN_TOKENS):
+    if any(words in error.what for words in _TOO_LONG):
         return ContextSizeError(error.what, status=error.status, n_prompt_tokens=None, n_ctx=None)
     return error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -14,7 +15,7 @@ from kvtui.core.errors import EngineGone, RequestError
 from kvtui.engines.client import EngineClient
 from kvtui.engines.http import EngineHttp
 from kvtui.engines.ollama.answers import Answer, json_lines, refused
-from kvtui.engines.ollama.settings import load_options
+from kvtui.engines.ollama.settings import load_options, num_ctx
 from kvtui.engines.ollama.tokens import RunnerTokenizer, Tokenizer, measure
 from kvtui.probes.asking import Completion
 
@@ -28,7 +29,7 @@ _SAMPLING: dict[str, Any] = {
 }
 _SHARED = 16
 """Ids that two prompts may begin with alike and still count as different: a template's opening."""
-_KEPT = 64
+_KEPT = 16
 _CUT_SHARE = 0.9
 _GRACE_S = 1.0
 _POLL_S = 0.1
@@ -51,7 +52,7 @@ class OllamaClient:
         self._config = config
         self._same_runner = same_runner
         self._lock = Lock()
-        self._earlier: list[list[int]] = []
+        self._earlier: list[array[int]] = []
         self._flushes = count(1)
         self._tokenizer: Tokenizer | None = None if runner is None else RunnerTokenizer(runner)
 
@@ -59,8 +60,7 @@ class OllamaClient:
         """Ids for `complete`: the runner's own where it tokenizes, else pieces measured by what the engine counts."""
         with self._lock:
             if self._tokenizer is None:
-                options = load_options(self._config)
-                self._tokenizer = measure(self._count, options["num_ctx"])
+                self._tokenizer = measure(self._count, num_ctx(self._config))
             tokenizer = self._tokenizer
             return tokenizer.encode(text, add_special=add_special, parse_special=parse_special)
 
@@ -111,7 +111,8 @@ class OllamaClient:
         self._generate(text, answer, {"num_predict": n_predict, "stop": list(stop)}, cancel)
         done = answer.completion(len(prompt), held)
         read = done.timing.prompt_tokens
-        if read < len(prompt) * _CUT_SHARE - _SHARED and read < len(prompt) - held:
+        short = read < len(prompt) * _CUT_SHARE - _SHARED and read < len(prompt) - held
+        if short or read >= num_ctx(self._config) - 1:
             raise RequestError(
                 f"Ollama read {read:,} tokens of a prompt of about {len(prompt):,}: it was cut",
                 kind="truncated",
@@ -166,7 +167,7 @@ class OllamaClient:
 
     def _remember(self, prompt: list[int]) -> None:
         with self._lock:
-            self._earlier = [*self._earlier[1 - _KEPT :], prompt]
+            self._earlier = [*self._earlier[1 - _KEPT :], array("i", prompt)]
 
     def _flush(self, cancel: Event | None) -> None:
         """Fill every slot with something else."""

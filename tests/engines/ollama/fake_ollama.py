@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 ERA = os.environ.get("FAKE_OLLAMA_ERA", "0.33")
 FAULT = os.environ.get("FAKE_OLLAMA_FAULT", "")
-VERSION = {"0.33": "0.33.0", "0.12": "0.12.11"}[ERA]
+VERSION = {"0.33": "0.33.0", "0.12": "0.12.3"}[ERA]
 N_LAYER, HEAD = 2, 64
 BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
 HELP = """Start Ollama
@@ -212,7 +212,7 @@ class Handler(BaseHTTPRequestHandler):
             said = body["messages"][0]["content"]
             self.answer(
                 {"_debug_info": {"rendered_template": f"<|user|>\n{said}\n<|assistant|>\n"}, "done": False}
-                if body.get("_debug_render_only") and ERA == "0.33"
+                if body.get("_debug_render_only") and not said.startswith("fault: ")
                 else {"message": {"role": "assistant", "content": "hello"}, "done": True}
             )
             return

@@ -38,7 +38,7 @@ def test_what_was_asked_is_proven_in_every_era(stand: Stand, era: str) -> None:
 
 
 def test_the_old_engine_that_drops_a_type_is_caught(stand: Stand) -> None:
-    config = replace(CONFIG, flash_attn="auto")
+    config = replace(CONFIG, flash_attn="off")
     with stand.asked(stand.program("0.12"), config) as (running, _client):
         pass
     rows = {row.setting: row for row in compare(config, running.facts())}

@@ -101,7 +101,7 @@ def check(state: SessionState) -> None:
 def test_five_steps_by_an_older_ollama(stand: Stand) -> None:
     state, report = tuned(stand, stand.program("0.12"))
     check(state)
-    assert "Ollama 0.12.11" in report
+    assert "Ollama 0.12.3" in report
     assert 'Environment="OLLAMA_KV_CACHE_TYPE=q8_0"' in report
     assert "PARAMETER num_ctx 2048" in report
     assert "/api/generate" in report
