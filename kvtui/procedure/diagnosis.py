@@ -11,7 +11,7 @@ from kvtui.procedure.rules.rule import Case, Cause, cause_of
 from kvtui.procedure.rules.transient import SMALLEST_MICRO_BATCH
 from kvtui.procedure.situation import Situation
 from kvtui.procedure.stability import Trouble, free_at_peak
-from kvtui.procedure.stages import climbed, over_budget, stages, usable_bytes
+from kvtui.procedure.stages import climbed, stages, usable_bytes
 from kvtui.session.state import RunRecord
 
 _OF_TROUBLE: dict[Trouble, Cause] = {
@@ -86,9 +86,5 @@ def failures_at(sit: Situation, context: int) -> list[RunRecord]:
 
 def has_run(sit: Situation, config: RunConfig) -> bool:
     """True when this very configuration has been run to an end."""
+    config = sit.engine.traits.tied(config)
     return any(r.config == config and r.outcome in ("ok", "failed", "void") for r in sit.state.runs)
-
-
-def reaches(sit: Situation, config: RunConfig, goal: int) -> bool:
-    """True when `config` would fit at the context `goal`, as far as can be told."""
-    return over_budget(sit, replace(config, n_ctx=goal)) is None

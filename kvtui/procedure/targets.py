@@ -13,7 +13,7 @@ from kvtui.core.config import RunConfig
 from kvtui.procedure.diagnosis import case_of, cause_of_run, failures_at, next_goal
 from kvtui.procedure.rules.offload import OFFLOAD
 from kvtui.procedure.rules.rule import MEMORY_CAUSES, Case
-from kvtui.procedure.rules.transient import TRANSIENT
+from kvtui.procedure.rules.transient import BATCHED_TOKENS, GRAPHS, MICRO_BATCH
 from kvtui.procedure.rules.types import LOSING, TYPES, mixed_pair_is_slow
 from kvtui.procedure.situation import Situation
 from kvtui.procedure.speeds import is_slow
@@ -25,7 +25,8 @@ from kvtui.session.state import RunRecord
 def targets(sit: Situation, best: RunRecord | None, base: RunRecord, *, offload: bool) -> Iterator[RunConfig]:
     """Configurations above `best` that the forecast lets fit and no run has refuted, the most wanted first."""
     for goal in sorted(goals(sit, best), reverse=True):
-        for config in combinations(sit, base, goal, offload=offload):
+        for found in combinations(sit, base, goal, offload=offload):
+            config = sit.engine.traits.tied(found)
             if not _refuted(sit, best, config) and why_not(sit, config) is None:
                 yield config
 
@@ -82,9 +83,12 @@ def _typed(case: Case) -> list[RunConfig]:
 def _transient(case: Case) -> Iterator[RunConfig]:
     """The present configuration, then with less transient memory, the nearest first."""
     yield case.config
-    for rule in TRANSIENT:
-        if rule.id in ("micro-batch", "batched-tokens") and rule.holds(replace(case, missing=None)):
-            yield from rule.values(case)
+    case = replace(case, missing=None)
+    batches = [c for rule in (MICRO_BATCH, BATCHED_TOKENS) if rule.holds(case) for c in rule.values(case)]
+    yield from batches
+    if GRAPHS.holds(case):
+        for config in (case.config, *batches):
+            yield from GRAPHS.values(replace(case, config=config))
 
 
 def _refuted(sit: Situation, best: RunRecord | None, config: RunConfig) -> bool:

@@ -117,7 +117,7 @@ def _towards(sit: Situation, best: RunRecord | None, *, offload: bool) -> Launch
 def _step_at(sit: Situation, wanted: RunConfig) -> Launch | None:
     """`wanted` against a run at its own context that did not hold, where one variable tells them apart."""
     for run in failures_at(sit, wanted.n_ctx):
-        moving = _moving(run, wanted)
+        moving = _moving(sit, run, wanted)
         if len(moving) == 1 and curable(sit, run) and _open(sit, moving[0], wanted):
             return _launch(case_of(sit, run), wanted, moving[0])
     return None
@@ -125,8 +125,8 @@ def _step_at(sit: Situation, wanted: RunConfig) -> Launch | None:
 
 def _step_from(sit: Situation, here: list[RunRecord], target: RunConfig, goal: int) -> Launch | None:
     """One variable from the run that is nearest to `target` and holds; the next context when nothing else differs."""
-    for run in sorted(here, key=lambda r: len(_moving(r, target))):
-        moving = [name for name in _moving(run, target) if name != "context"]
+    for run in sorted(here, key=lambda r: len(_moving(sit, r, target))):
+        moving = [name for name in _moving(sit, run, target) if name != "context"]
         onward = replace(target, n_ctx=goal)
         if not moving:
             if _open(sit, "context", onward) and why_not(sit, onward) is None:
@@ -134,15 +134,16 @@ def _step_from(sit: Situation, here: list[RunRecord], target: RunConfig, goal: i
             continue
         for name in sorted(moving, key=_ORDER.index):
             fields = {f: getattr(target, f) for f in BY_NAME[name].fields}
-            config = replace(run.config, **fields)
+            config = sit.engine.traits.tied(replace(run.config, **fields))
             if _open(sit, name, config) and why_not(sit, config) is None:
                 return _launch(case_of(sit, run, target.n_ctx), config, name)
     return None
 
 
-def _moving(run: RunRecord, target: RunConfig) -> list[str]:
+def _moving(sit: Situation, run: RunRecord, target: RunConfig) -> list[str]:
     """The variables in which `target` differs; flash attention does not where the engine's own probe said yes."""
-    names = [v.name for v in changed(run.config, target)]
+    means = sit.engine.traits.variables
+    names = [v.name for v in changed(run.config, target) if not means or v.name in means]
     return [n for n in names if n != "flash-attention" or run.config.flash_attn == "off"]
 
 
@@ -169,7 +170,8 @@ def _onward(sit: Situation, run: RunRecord, config: RunConfig) -> Launch:
 def _rule_of(case: Case, config: RunConfig, variable: str) -> Rule:
     """The rule that proposes `config`, one whose condition holds before others."""
     rules = [r for r in (*CHANGES, *OFFLOAD) if r.variable == variable]
-    proposing = [r for r in rules if config in r.values(case)]
+    tied = case.sit.engine.traits.tied
+    proposing = [r for r in rules if any(tied(c) == config for c in r.values(case))]
     return next((r for r in proposing if r.holds(case)), (proposing or rules)[0])
 
 

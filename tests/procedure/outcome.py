@@ -35,8 +35,9 @@ LLAMA_TRAITS = Traits("llama-server", (("f16", "f16"), ("q8_0", "q8_0"), ("q8_0"
 OLLAMA_TRAITS = Traits(
     "ollama",
     (("f16", "f16"), ("q8_0", "q8_0"), ("q4_0", "q4_0")),
-    variables=("context", "kv-types", "batch", "slots", "flash-attention", "gpu-layers"),
+    variables=("context", "kv-types", "slots", "flash-attention", "micro-batch", "gpu-layers"),
     model_is_tag=True,
+    ties=(("n_batch", "n_ubatch"),),
 )
 
 

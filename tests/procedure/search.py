@@ -61,16 +61,11 @@ class Search:
         found = {
             "kv-types": [{"type_k": k, "type_v": v} for k, v in pairs],
             "context": [{"n_ctx": c} for c in contexts if c <= trained],
+            "micro-batch": [{"n_ubatch": n} for n in batches],
             "slots": [{"n_parallel": n} for n in slots],
             "flash-attention": [{"flash_attn": "on"}, {"flash_attn": "off"}],
             "gpu-layers": [{"n_gpu_layers": n} for n in (999, *(round(layers * share) for share in SHARES))],
         }
-        if not names or "micro-batch" in names:
-            found["micro-batch"] = [{"n_ubatch": n} for n in batches]
-        else:
-            found["batch"] = [
-                {"n_batch": n, "n_ubatch": min(n, plan.n_ubatch)} for n in (2048, 1024, 512, 256)
-            ]
         known = {name: v for name, v in found.items() if not names or name in names}
         return {name: v for name, v in known.items() if len(v) > 1 or name == "context"}
 

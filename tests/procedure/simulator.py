@@ -66,8 +66,9 @@ class Play:
     def _start(self, oracle: Oracle) -> ev.SessionStarted:
         card, header = self.card, oracle.header
         device = DeviceInfo("nvml" if card.gpu else "host", 0, "Simulated card", round(card.total * GIB))
-        base = RunConfig(header.path, self.plan.floor_context, n_batch=self.plan.n_batch, n_ubatch=self.plan.n_ubatch,
-                         n_gpu_layers=999 if card.gpu else 0)  # fmt: skip
+        asked = RunConfig(header.path, self.plan.floor_context, n_batch=self.plan.n_batch, n_ubatch=self.plan.n_ubatch,
+                          n_gpu_layers=999 if card.gpu else 0)  # fmt: skip
+        base = card.traits.tied(asked)
         return ev.SessionStarted(
             at=AT, session="simulated", kvtui="0", plan=to_builtins(self.plan), base=base,
             model=ModelInfo(header.path, "model.gguf", header.name, header.arch, header.quant or "", header.file_bytes,

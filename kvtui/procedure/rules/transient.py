@@ -77,6 +77,15 @@ def _flash_attention(case: Case) -> bool:
     return off and proven and case.cause in MEMORY_CAUSES
 
 
+def _graphs(case: Case) -> bool:
+    on = (
+        meaningful(case, "graphs")
+        and bool(case.sit.engine.traits.variables)
+        and not case.config.enforce_eager
+    )
+    return on and case.cause in MEMORY_CAUSES
+
+
 SLOTS = Rule(
     id="slots-first",
     kind="change",
@@ -90,6 +99,52 @@ SLOTS = Rule(
     memory="per-sequence state, sliding-window cells and output buffers shrink with the slots",
     speed="requests beyond the slots wait",
     risk="fewer requests at the same time",
+)
+
+MICRO_BATCH = Rule(
+    id="micro-batch",
+    kind="change",
+    when="memory ran out in prefill, or what is missing is no more than the transient memory that was measured",
+    holds=_micro_batch,
+    why="memory is short in prefill: the compute buffer grows with the micro-batch, persistent KV does not",
+    source="llama.cpp #16725, #26297",
+    variable="micro-batch",
+    direction="smaller",
+    values=_halve_micro_batch,
+    figures=_micro_batch_figures,
+    memory="the compute buffer, in proportion to the micro-batch",
+    speed="slower prefill, decode stays",
+    risk="slower prefill; decode speed and outputs stay the same",
+)
+
+BATCHED_TOKENS = Rule(
+    id="batched-tokens",
+    kind="change",
+    when="the same, on an engine whose one batch size is that of prefill",
+    holds=_batched_tokens,
+    why="memory is short in prefill: activations grow with the tokens of one batch",
+    source="vLLM 0.33 --max-num-batched-tokens; vllm#2418",
+    variable="batch",
+    direction="smaller",
+    values=_halve_batch,
+    memory="peak activations, in proportion to the batched tokens",
+    speed="slower prefill, decode stays",
+    risk="slower prefill; outputs stay the same",
+)
+
+GRAPHS = Rule(
+    id="graph-capture",
+    kind="change",
+    when="memory is short on an engine that captures graphs beside its pool, after batched tokens and sequences",
+    holds=_graphs,
+    why="captured graphs take memory beside the pool: without them it holds more tokens",
+    source="vLLM 0.33 VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS, --enforce-eager",
+    variable="graphs",
+    direction="off",
+    values=lambda case: iter((replace(case.config, enforce_eager=True),)),
+    memory="what the captured graphs held goes to the pool",
+    speed="slower decode",
+    risk="slower decode; outputs stay the same",
 )
 
 TRANSIENT: tuple[Rule, ...] = (
@@ -121,34 +176,8 @@ TRANSIENT: tuple[Rule, ...] = (
         speed="a changed history is processed again from the last checkpoint",
         risk="slower turns in a conversation whose history is edited",
     ),
-    Rule(
-        id="micro-batch",
-        kind="change",
-        when="memory ran out in prefill, or what is missing is no more than the transient memory that was measured",
-        holds=_micro_batch,
-        why="memory is short in prefill: the compute buffer grows with the micro-batch, persistent KV does not",
-        source="llama.cpp #16725, #26297",
-        variable="micro-batch",
-        direction="smaller",
-        values=_halve_micro_batch,
-        figures=_micro_batch_figures,
-        memory="the compute buffer, in proportion to the micro-batch",
-        speed="slower prefill, decode stays",
-        risk="slower prefill; decode speed and outputs stay the same",
-    ),
-    Rule(
-        id="batched-tokens",
-        kind="change",
-        when="the same, on an engine whose one batch size is that of prefill",
-        holds=_batched_tokens,
-        why="memory is short in prefill: activations grow with the tokens of one batch",
-        source="vLLM 0.33 --max-num-batched-tokens; vllm#2418",
-        variable="batch",
-        direction="smaller",
-        values=_halve_batch,
-        memory="peak activations, in proportion to the batched tokens",
-        speed="slower prefill, decode stays",
-        risk="slower prefill; outputs stay the same",
-    ),
+    MICRO_BATCH,
+    BATCHED_TOKENS,
     SLOTS,
+    GRAPHS,
 )
