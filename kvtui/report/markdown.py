@@ -111,12 +111,14 @@ def _machine(session: SessionFacts) -> list[str]:
     started = session.state.started
     device, model, engine, host = started.device, started.model, started.engine, started.host
     build = ", ".join(p for p in (engine.build and f"build {engine.build}", engine.commit) if p)
+    made = ", ".join(p for p in (engine.compiler, engine.target, *engine.backends) if p)
     quant = f"{model.quant or 'unknown'} weights"
     resumed = f", resumed {session.state.resumed} times" if session.state.resumed else ""
     trained = "not stated" if model.n_ctx_train is None else tokens(model.n_ctx_train)
     rows = [
         (_device_label(device), text(_device(device))),
         ("engine", text(f"{engine.label}{f' ({build})' if build else ''}")),
+        *([("built with", text(made))] if made else []),
         ("model", f"{code(model.file_name)}, {model.file_bytes:,} bytes, {text(quant)}, {text(model.arch)}"),
         ("header SHA-256", code(model.header_sha256)),
         ("trained context", trained),
