@@ -33,9 +33,9 @@ class Sampler:
     """Samples `source` at `hz` from `start` to `stop`. All methods may be called from any thread, none blocks.
 
     A source that hangs costs readings, never the caller; a device that is lost is looked for every second.
-    `on_sample` is called in the sampler's thread. The engine's memory is what the driver attributes to its
-    process, else what the device's memory has grown since the last reading before the launch, else (no GPU) its
-    resident memory.
+    `on_sample` is called in the sampler's thread, for failed readings too. The engine's memory is what the driver
+    attributes to its process, else what the device's memory has grown since the last reading before the launch,
+    else (no GPU) its resident memory.
     """
 
     def __init__(
@@ -180,14 +180,18 @@ class Sampler:
             sample = self._sample(reading, turn, at)
             if sample is None:
                 self._lost += 1
-                return
-            self._latest = sample
-            self._series.add(sample)
-            self._add_level(sample, turn.finished)
-            for window in self._windows:
-                window.add(sample)
+            else:
+                self._keep(sample, turn.finished)
         if self._on_sample is not None:
-            self._on_sample(sample)
+            why = why or "the driver told nothing"
+            self._on_sample(sample or Sample(at, turn.phase, None, None, None, None, lost=why))
+
+    def _keep(self, sample: Sample, finished: int | None) -> None:
+        self._latest = sample
+        self._series.add(sample)
+        self._add_level(sample, finished)
+        for window in self._windows:
+            window.add(sample)
 
     def _read(self, pid: int | None) -> Reading:
         """Raises GpuLost, which is also what a lost device costs until it is time to look for it again."""

@@ -88,7 +88,8 @@ class Sample:
     the device, by whomever; `others_bytes` what is not the engine's, known only by process. `host_bytes` is the
     engine's resident host memory, a spill shows there, or in `gtt_bytes`: host memory that the engine (or else
     everybody since the launch) uses as if it were the GPU's. `per_device` is `engine_bytes` by GPU where there
-    are several. `vitals` are the latest ones, and not stored with a series.
+    are several. `vitals` are the latest ones, and not stored with a series. `lost` says why nothing could be read;
+    such a sample is shown and never recorded.
     """
 
     t: float
@@ -102,6 +103,7 @@ class Sample:
     others_bytes: int | None = None
     per_device: tuple[int | None, ...] = ()
     vitals: Vitals | None = None
+    lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ def remark(sample: Sample | None, *, host: bool) -> Line:
     """The live words beside the present value: how it is known where that matters, and what is wrong right now."""
     if sample is None:
         return EMPTY
+    if sample.lost:
+        return line(Span(f"  no reading: {sample.lost}", "bad"))
     out: list[Line] = []
     if sample.basis is not None and not host:
         known = sample.basis == "process"

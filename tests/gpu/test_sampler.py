@@ -275,7 +275,8 @@ def test_sampling_costs_next_to_nothing(load_nvml: Callable[[str], None], scenar
 
 def test_a_lost_gpu_is_looked_for_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     source, now = Scripted(), [100.0]
-    sampler = Sampler(source, clock=lambda: now[0])
+    shown: list[Sample] = []
+    sampler = Sampler(source, on_sample=shown.append, clock=lambda: now[0])
     sampler._began = 100.0
     asked: list[float] = []
     monkeypatch.setattr(source, "recover", lambda: asked.append(now[0] - 100.0))
@@ -291,6 +292,8 @@ def test_a_lost_gpu_is_looked_for_until_it_is_back(monkeypatch: pytest.MonkeyPat
         now[0] += 0.125
         sampler.take()
     assert sampler.record().gaps == (Gap(0.125, 3.125, "fell off the bus"),)
+    assert [sample.lost for sample in shown].count("fell off the bus") == 25, "the screen is told"
+    assert not any(sample.lost for sample in sampler.record().series)
     assert asked == [0.25, 1.25, 2.25, 3.25], "once a second, and no more once it is back"
     assert sampler.latest is not None
     assert sampler.latest.used_bytes == 3 * GIB

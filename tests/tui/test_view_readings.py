@@ -60,6 +60,8 @@ def test_what_is_wrong_right_now_stands_beside_the_value() -> None:
     assert text_of(view_readings.remark(bad, host=False)) == (
         "  by process  2.00 GiB in host memory (GTT)  held down: thermal, power cap"
     )
+    gone = Sample(9.0, "decode", None, None, None, None, lost="GPU is lost")
+    assert text_of(view_readings.remark(gone, host=False)) == "  no reading: GPU is lost"
     state = fold(story.up_to(story.ev.RunStarted, device=CARD))
     trace = Trace(False)
     trace.add(bad)
