@@ -35,6 +35,8 @@ _ORDER = [
     *(v.name for v in VARIABLES if all(rule.variable != v.name for rule in CHANGES)),
 ]
 """Variables in the order in which they are changed: that of the rules."""
+_OFFLOADED = sorted(_ORDER, key=lambda name: f"{name}:" not in OFF_GPU)
+"""The order where leaving the GPU is what is decided about."""
 
 
 def subject(variable: str, config: RunConfig) -> str:
@@ -108,7 +110,9 @@ def _towards(sit: Situation, best: RunRecord | None, *, offload: bool) -> Launch
     if not here or goal is None:
         return None
     for target in targets(sit, best, here[0], offload=offload):
-        found = _step_at(sit, replace(target, n_ctx=goal)) or _step_from(sit, here, target, goal)
+        found = _step_at(sit, replace(target, n_ctx=goal)) or _step_from(
+            sit, here, target, goal, _OFFLOADED if offload else _ORDER
+        )
         if found is not None:
             return found
     return None
@@ -123,7 +127,9 @@ def _step_at(sit: Situation, wanted: RunConfig) -> Launch | None:
     return None
 
 
-def _step_from(sit: Situation, here: list[RunRecord], target: RunConfig, goal: int) -> Launch | None:
+def _step_from(
+    sit: Situation, here: list[RunRecord], target: RunConfig, goal: int, order: list[str]
+) -> Launch | None:
     """One variable from the run that is nearest to `target` and holds; the next context when nothing else differs."""
     for run in sorted(here, key=lambda r: len(_moving(sit, r, target))):
         moving = [name for name in _moving(sit, run, target) if name != "context"]
@@ -132,7 +138,7 @@ def _step_from(sit: Situation, here: list[RunRecord], target: RunConfig, goal: i
             if _open(sit, "context", onward) and why_not(sit, onward) is None:
                 return _onward(sit, run, onward)
             continue
-        for name in sorted(moving, key=_ORDER.index):
+        for name in sorted(moving, key=order.index):
             fields = {f: getattr(target, f) for f in BY_NAME[name].fields}
             config = sit.engine.traits.tied(replace(run.config, **fields))
             if _open(sit, name, config) and why_not(sit, config) is None:
