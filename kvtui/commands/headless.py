@@ -117,9 +117,16 @@ def _lines(event: ev.Event, state: SessionState) -> Iterator[str]:
         case ev.RecallMeasured(result=recall):
             yield f"    recall at {recall.depth:,}: {recall.found} of {len(recall.needles)}"
         case ev.TasksMeasured(results=tasks):
-            yield f"    tasks: {sum(t.passed for t in tasks)} of {len(tasks)} pass"
+            graded = [t for t in tasks if t.graded]
+            yield f"    tasks: {sum(t.passed for t in graded)} of {len(graded)} pass"
+        case ev.TasksRepeated(results=tasks):
+            yield f"    the same {len(tasks)} tasks again, to see whether outputs repeat"
         case ev.ConcurrencyMeasured(result=result):
             yield f"    {result.requested} requests at once: {result.failed} failed"
+        case ev.FullPoolMeasured(result=pool):
+            yield f"    {pool.requested} requests for more than the pool holds: {pool.failed} broken off"
+        case ev.StabilityMeasured(result=steady):
+            yield f"    filled {len(steady.requests)} times to {steady.depth:,} tokens: {steady.failed} failed"
         case ev.RunFinished(run=number, outcome=outcome, reason=reason):
             yield f"  run {number}: {outcome}" + (f", {reason}" if reason else "")
         case ev.StageSkipped(context=context, reason=reason):

@@ -37,11 +37,11 @@ def judge(state: SessionState, run: RunRecord, error: KvtuiError | None) -> Judg
     if error is not None:
         failure = failure_kind(run.facts, error)
         ended = fault_findings(error, run.facts, run.exit_code)
-        seen = (*ended, *_from_log(run.facts), *memory_findings(run, state.started.host))
+        seen = (*ended, *_from_log(run), *memory_findings(run, state.started.host))
         return Judgement("failed", _reason(run.facts, error, failure), failure, seen)
     checks = setting_checks(run)
     findings = (
-        *_from_log(run.facts),
+        *_from_log(run),
         *_differences(run, checks),
         *_second_variables(state, run),
         *_void(state, run),
@@ -62,9 +62,11 @@ def judge(state: SessionState, run: RunRecord, error: KvtuiError | None) -> Judg
     return Judgement("ok", "", None, findings)
 
 
-def _from_log(facts: EngineFacts) -> tuple[Finding, ...]:
-    """The log's own findings. The probes never share a prefix between depths, so full re-processing is their doing."""
-    return tuple(replace(f, severity="info") if f.id == "full-reprocessing" else f for f in facts.findings)
+def _from_log(run: RunRecord) -> tuple[Finding, ...]:
+    """The log's own findings. The probes never share a prefix between depths, so full re-processing is their doing,
+    and so is a full pool where they were asked to fill it."""
+    ours = {"full-reprocessing", *(("pool-exhausted",) if run.full_pool else ())}
+    return tuple(replace(f, severity="info") if f.id in ours else f for f in run.facts.findings)
 
 
 def failure_kind(facts: EngineFacts, error: KvtuiError) -> FailureKind:

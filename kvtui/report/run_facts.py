@@ -136,7 +136,7 @@ def run_facts(state: SessionState, run: RunRecord) -> RunFacts:
         memory=_memory(run.memory),
         spill=_spill(state, facts),
         recall=_sums([(r.found, len(r.needles)) for r in run.recalls]),
-        tasks=_sums([(int(t.passed), 1) for t in run.tasks]),
+        tasks=_sums([(int(t.passed), 1) for t in run.graded]),
         checks=setting_checks(run),
         moved=moved(reference, run) if reference else (),
         hidden=hidden_moves(state, run),

@@ -83,6 +83,11 @@ class RunRecord:
         """True when its measurements may be used: it ended well and its types were proven."""
         return self.outcome == "ok"
 
+    @property
+    def graded(self) -> tuple[TaskResult, ...]:
+        """Tasks that can pass or fail; the others count for divergence only."""
+        return tuple(t for t in self.tasks if t.graded)
+
 
 @dataclass(frozen=True, slots=True)
 class StepState:

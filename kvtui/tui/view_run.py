@@ -185,12 +185,12 @@ def _graded(run: RunRecord) -> Line:
     if run.recalls:
         found, asked = sum(r.found for r in run.recalls), sum(len(r.needles) for r in run.recalls)
         out += [Span(" recall ", "dim"), PROVEN if found == asked else DIFFERS, f" {found}/{asked}"]
-    if run.tasks:
-        passed = sum(t.passed for t in run.tasks)
+    if run.graded:
+        passed = sum(t.passed for t in run.graded)
         out += [
             Span(" tasks ", "dim"),
-            PROVEN if passed == len(run.tasks) else DIFFERS,
-            f" {passed}/{len(run.tasks)}",
+            PROVEN if passed == len(run.graded) else DIFFERS,
+            f" {passed}/{len(run.graded)}",
         ]
     if run.concurrency:
         last = run.concurrency[-1]

@@ -46,7 +46,7 @@ def values_of(run: RunRecord) -> dict[str, Line]:
     best = max(run.speeds, key=lambda s: s.depth, default=None)
     peak = run.memory.highest.engine_bytes if run.memory and run.memory.highest else None
     found, asked = sum(r.found for r in run.recalls), sum(len(r.needles) for r in run.recalls)
-    passed = sum(t.passed for t in run.tasks)
+    passed = sum(t.passed for t in run.graded)
     change = (
         f"{variable_of(run.change)} {run.change.before} → {run.change.after}"
         if run.change
@@ -63,7 +63,7 @@ def values_of(run: RunRecord) -> dict[str, Line]:
         "first": line(duration(best.first_token_s) if best else "-"),
         "peak": line(size(peak) if peak is not None else "-"),
         "recall": line(f"{found}/{asked}" if asked else "-"),
-        "tasks": line(f"{passed}/{len(run.tasks)}" if run.tasks else "-"),
+        "tasks": line(f"{passed}/{len(run.graded)}" if run.graded else "-"),
     }
 
 

@@ -72,9 +72,9 @@ def _stages(run: RunRecord, progress: Progress | None) -> list[Line]:
     if run.load_s is None:
         return [line(RUNNING, " load ", Span(_share(progress), "accent"))]
     out = [line(PROVEN, f" loaded in {duration(run.load_s)}"), proof(run)]
-    if run.tasks:
-        passed = sum(t.passed for t in run.tasks)
-        out.append(line(PROVEN if passed == len(run.tasks) else DIFFERS, f" tasks {passed}/{len(run.tasks)}"))
+    if run.graded:
+        passed, asked = sum(t.passed for t in run.graded), len(run.graded)
+        out.append(line(PROVEN if passed == asked else DIFFERS, f" tasks {passed}/{asked}"))
     out += [
         line(
             PROVEN if r.found == len(r.needles) else DIFFERS,

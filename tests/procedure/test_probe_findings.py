@@ -10,6 +10,8 @@ import pytest
 from kvtui.core.findings import Finding
 from kvtui.gpu.samples import Conditions
 from kvtui.probes.results import ConcurrencyResult, FullPoolResult
+from kvtui.procedure.baseline import summary
+from kvtui.procedure.judge import judge
 from kvtui.procedure.probe_findings import probe_findings
 from kvtui.procedure.where import where_time_went
 from kvtui.session.state import RunRecord
@@ -113,3 +115,24 @@ def test_a_cliff_is_shown_with_where_the_time_went() -> None:
 )
 def test_the_place_is_what_the_readings_prove(read: dict[str, Any] | None, place: str) -> None:
     assert where_time_went(None if read is None else Conditions(5, **read)).place == place
+
+
+def test_a_pool_that_was_filled_on_purpose_is_not_the_engines_trouble() -> None:
+    base = run(6)
+    logged = Finding("pool-exhausted", "warning", "The unified pool of cells ran full", "")
+    filled = replace(
+        base,
+        facts=replace(base.facts, findings=(logged,)),
+        full_pool=(FullPoolResult(2, 700, 64, 1024, 2, ("x",), True, 4.0),),
+    )
+    by_id = {f.id: f.severity for f in judge(sample.state(), filled, None).findings}
+    assert (by_id["pool-exhausted"], by_id["full-pool-breaks-others"]) == ("info", "warning")
+    by_id = {f.id: f.severity for f in judge(sample.state(), replace(filled, full_pool=()), None).findings}
+    assert by_id["pool-exhausted"] == "warning"
+
+
+def test_tasks_without_an_expectation_neither_pass_nor_fail() -> None:
+    base = run(2)
+    ungraded = replace(base.tasks[0], task="own", family="own", graded=False)
+    assert replace(base, tasks=(*base.tasks, ungraded)).graded == base.tasks
+    assert "7 of 8 tasks pass" in summary(replace(base, tasks=(*base.tasks, ungraded)))
