@@ -1,16 +1,17 @@
 """NVIDIA GPUs through NVML. The only module that knows pynvml, which is loaded when it is first needed.
 
-What a device or driver does not support is None. Calls can block for ever when the driver hangs: `open_nvml`
-bounds its own, the rest belong into the sampler's thread. NVML is shut down only to open it anew after the driver
+What a device or driver does not support is None. Calls can block for ever when the driver hangs: they belong into
+`bounded` or the sampler's thread. NVML is shut down only to open it anew after the driver
 was reloaded, in that thread too, because that blocks as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Thread
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from kvtui.core.text import clean
 from kvtui.gpu.samples import DeviceInfo, Vitals
@@ -39,6 +40,7 @@ _THROTTLE = (
 )
 
 
+_T = TypeVar("_T")
 ProcessKind = Literal["Compute", "Graphics"]
 PROCESS_KINDS: tuple[ProcessKind, ...] = ("Compute", "Graphics")
 
@@ -67,24 +69,33 @@ class _Handle:
     gpu: Any
 
 
-def open_nvml(limit_s: float = _OPEN_LIMIT_S) -> Nvml:
-    """NVML with at least one device. Raises NvmlMissing; a driver that does not answer counts as missing."""
-    box: list[Nvml | NvmlMissing] = []
+def bounded(work: Callable[[], _T], limit_s: float) -> _T:
+    """What `work`, which calls NVML, returns; whatever it raises. Raises NvmlMissing when it takes longer.
 
-    def work() -> None:
+    A call that hangs is left behind in a thread that does not keep the program from ending.
+    """
+    box: list[_T | NvmlMissing | GpuLost] = []
+
+    def run() -> None:
         try:
-            box.append(Nvml())
-        except NvmlMissing as missing:
-            box.append(missing)
+            box.append(work())
+        except (NvmlMissing, GpuLost) as error:
+            box.append(error)
 
-    thread = Thread(target=work, name="nvml-open", daemon=True)
+    thread = Thread(target=run, name="nvml-call", daemon=True)
     thread.start()
     thread.join(limit_s)
     if not box:
         raise NvmlMissing(f"the NVIDIA driver did not answer in {limit_s:.0f} s")
-    if isinstance(box[0], NvmlMissing):
-        raise box[0]
-    return box[0]
+    result = box[0]
+    if isinstance(result, NvmlMissing | GpuLost):
+        raise result
+    return result
+
+
+def open_nvml(limit_s: float = _OPEN_LIMIT_S) -> Nvml:
+    """NVML with at least one device. Raises NvmlMissing; a driver that does not answer counts as missing."""
+    return bounded(Nvml, limit_s)
 
 
 class Nvml:

@@ -9,11 +9,13 @@ from dataclasses import replace
 
 from kvtui.core.errors import InputError
 from kvtui.gpu import amd, host
-from kvtui.gpu.nvml import PROCESS_KINDS, GpuLost, Nvml, NvmlMissing, open_nvml
+from kvtui.gpu.nvml import PROCESS_KINDS, GpuLost, Nvml, NvmlMissing, bounded, open_nvml
 from kvtui.gpu.nvml_source import NvmlSource
 from kvtui.gpu.reading import MemorySource, Reading
 from kvtui.gpu.samples import DeviceInfo, Member, Vitals
 from kvtui.gpu.visible import chosen
+
+_ASK_LIMIT_S = 5.0
 
 __all__ = ["GpuLost", "MemorySource", "Reading", "open_source", "reopen_source"]
 
@@ -25,13 +27,13 @@ def open_source(pid: int | None = None, gpus: Sequence[int] | None = None) -> Me
     leaves. `pid` is an engine that runs already: the GPUs it is listed on are taken then. Raises InputError for a
     GPU that is not there.
     """
+    devices: tuple[DeviceInfo, ...] = ()
     try:
         nvml = open_nvml()
+        if gpus is None and pid is not None:
+            devices = bounded(lambda: _holding(nvml, pid), _ASK_LIMIT_S)
     except NvmlMissing as missing:
         return _without_nvml(str(missing), gpus)
-    devices: tuple[DeviceInfo, ...] = ()
-    if gpus is None and pid is not None:
-        devices = tuple(d for d in nvml.devices if _holds(nvml, d, pid))
     devices = devices or chosen(nvml.devices, gpus, os.environ)
     if not devices:
         return HostSource("CUDA_VISIBLE_DEVICES hides every GPU from the engine")
@@ -127,6 +129,10 @@ def _again(nvml: Nvml, device: Member) -> DeviceInfo:
         f"GPU {device.index} ({device.name}) that this session began with is not there",
         hint="start a new session for another GPU",
     )
+
+
+def _holding(nvml: Nvml, pid: int) -> tuple[DeviceInfo, ...]:
+    return tuple(device for device in nvml.devices if _holds(nvml, device, pid))
 
 
 def _holds(nvml: Nvml, device: DeviceInfo, pid: int) -> bool:

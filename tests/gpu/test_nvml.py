@@ -301,6 +301,17 @@ def test_a_driver_that_does_not_answer_counts_as_missing(load_nvml: Load, scenar
     assert time.monotonic() - began < 2
 
 
+def test_a_driver_that_stops_answering_counts_as_missing_too(
+    load_nvml: Load, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario(one_gpu(GIB, "hang nvmlDeviceGetComputeRunningProcesses_v3"))
+    load_nvml("new")
+    monkeypatch.setattr(source_module, "_ASK_LIMIT_S", 0.2)
+    began = time.monotonic()
+    assert "did not answer" in open_source(ME).device.note
+    assert time.monotonic() - began < 3
+
+
 def test_without_nvidia_ml_py_host_memory_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     device = source_module.open_source().device
