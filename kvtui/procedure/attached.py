@@ -57,7 +57,7 @@ def attach(seen: Seen) -> Attached:
     shift = (seen.log.first_line or 1) - 1
     rows = [replace(r, line=r.line + shift) if r.line is not None else r for r in rows]
     kept = [f for f in facts.findings if f.id != "setting-unproven"]  # the rows know more than the log alone
-    findings = [*_shifted(kept, shift), *_own_findings(seen, rows, facts)]
+    findings = [*_shifted(kept, shift), *_own_findings(seen, rows, facts, shift)]
     return Attached(
         seen=seen,
         facts=facts,
@@ -149,7 +149,7 @@ def _llama_row(
 _BASIS = {"gpu": "GPU memory", "host": "host memory"}
 
 
-def _own_findings(seen: Seen, rows: list[Row], facts: EngineFacts) -> Iterator[Finding]:
+def _own_findings(seen: Seen, rows: list[Row], facts: EngineFacts, shift: int) -> Iterator[Finding]:
     known = {f.id for f in facts.findings}
     unproven = [r.setting for r in rows if r.state == "unproven" and r.asked != NOT_ASKED]
     if unproven and "kv-unproven" not in known:
@@ -160,15 +160,17 @@ def _own_findings(seen: Seen, rows: list[Row], facts: EngineFacts) -> Iterator[F
             f"Asked for and not shown: {', '.join(unproven)}. {_no_log(seen)}".rstrip(),
             "-lv 4 (or LLAMA_ARG_LOG_VERBOSITY=4)" if seen.kind == "llama-server" else "",
         )
+    told = {e.line + shift for f in facts.findings for e in f.evidence if e.line is not None}
     for row in rows:
-        if row.state == "differs" and row.line is None:
+        if row.state == "differs" and row.line not in told:
+            where = row.evidence if row.line is None else f"line {row.line} of its log"
             yield Finding(
                 "setting-differs",
                 "warning",
                 "A setting is not the one that was asked for",
-                f"{row.setting}: {row.asked} was asked ({row.asked_from}), {row.evidence} says {row.actual}.",
+                f"{row.setting}: {row.asked} was asked ({row.asked_from}), {where} says {row.actual}.",
                 row.asked_from.partition(" ")[0],
-                (Evidence(None, f"{row.evidence}: {row.actual}"),),
+                (Evidence(row.line, f"{row.setting}: {row.actual}"),),
             )
     yield from _spill(seen)
 

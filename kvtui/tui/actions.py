@@ -9,7 +9,8 @@ from kvtui.tui.lines import EMPTY, Line, Span, fit, line, width_of, wrap
 
 EVERYWHERE = "everywhere"
 DETAIL = "detail"
-INNER = (DETAIL, "report", "form", "list", "dialog", "confirm", "opening")
+ENGINE = "engine"
+INNER = (DETAIL, "report", "form", "list", "dialog", "confirm", "opening", "engines", ENGINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,13 @@ ACTIONS: tuple[Action, ...] = (
     Action("copy", ("y",), "copy", "Copy the command, and keep it in a file.", ("procedure", DETAIL, "report"), 20),
     Action("select_up", ("up", "k"), "up", "Select the row above.", ("procedure",), -1),
     Action("select_down", ("down", "j"), "down", "Select the row below.", ("procedure",), -1),
-    Action("scroll_up", ("up", "k"), "up", "Scroll up.", (DETAIL, "report"), -1),
-    Action("scroll_down", ("down", "j"), "down", "Scroll down.", (DETAIL, "report"), -1),
-    Action("page_up", ("pageup",), "page up", "Scroll a page up.", (DETAIL, "report"), -1),
-    Action("page_down", ("pagedown", "space"), "page down", "Scroll a page down.", (DETAIL, "report"), -1),
-    Action("scroll_home", ("home", "g"), "top", "Go to the first line.", (DETAIL, "report"), 30),
-    Action("scroll_end", ("end", "G"), "end", "Go to the last line; a log follows again.", (DETAIL, "report"), 31),
+    Action("scroll_up", ("up", "k"), "up", "Scroll up.", (DETAIL, "report", ENGINE), -1),
+    Action("scroll_down", ("down", "j"), "down", "Scroll down.", (DETAIL, "report", ENGINE), -1),
+    Action("page_up", ("pageup",), "page up", "Scroll a page up.", (DETAIL, "report", ENGINE), -1),
+    Action("page_down", ("pagedown", "space"), "page down", "Scroll a page down.", (DETAIL, "report", ENGINE), -1),
+    Action("scroll_home", ("home", "g"), "top", "Go to the first line.", (DETAIL, "report", ENGINE), 30),
+    Action("scroll_end", ("end", "G"), "end", "Go to the last line; a log follows on.", (DETAIL, "report", ENGINE), 31),
+    Action("refresh", ("r",), "refresh", "Look again.", ("engines", ENGINE), 5),
     Action("yes", ("y",), "yes", "Do it.", ("confirm",), 1),
     Action("no", ("n",), "no", "Go back, nothing is done.", ("confirm",), 2),
     Action("to_list", ("down",), "list", "From the field to the list below it.", ("form",), 39),

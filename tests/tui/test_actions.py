@@ -5,6 +5,7 @@ import pytest
 from kvtui.tui import actions
 from kvtui.tui.app import KvtuiApp
 from kvtui.tui.lines import text_of, width_of
+from kvtui.tui.screens.attach import EngineScreen, EnginesScreen
 from kvtui.tui.screens.base import bindings
 from kvtui.tui.screens.details import DetailScreen, TextScreen
 from kvtui.tui.screens.dialogs import ConfirmDialog, ReasonDialog
@@ -21,6 +22,8 @@ SCREENS = {
     "form": TuneScreen,
     "list": SessionsScreen,
     "start": StartScreen,
+    "engines": EnginesScreen,
+    "engine": EngineScreen,
     "dialog": ReasonDialog,
     "confirm": ConfirmDialog,
 }

@@ -109,6 +109,9 @@ class StartScreen(KvtuiScreen):
         menu.add_option(
             _option("demo", "Demo", line("a small real model on the embedded engine, no GPU needed"))
         )
+        menu.add_option(
+            _option("engines", "Running", line("look at engines that already run: asked against actual"))
+        )
         count = "" if found is None else f"{len(found.sessions)} recorded" if found.sessions else "none yet"
         menu.add_option(_option("sessions", "Sessions", line(count)))
         menu.add_option(_option("quit", "Quit", line()))
@@ -127,6 +130,10 @@ class StartScreen(KvtuiScreen):
                 self.kvtui.start_session(demo_job, unattended=True)
             case "sessions":
                 self.app.push_screen(SessionsScreen(self._sessions))
+            case "engines":
+                from kvtui.tui.screens.attach import EnginesScreen
+
+                self.app.push_screen(EnginesScreen())
             case "quit":
                 self.kvtui.leave(0)
             case _:
