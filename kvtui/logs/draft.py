@@ -179,8 +179,15 @@ class Draft:
     def fail(
         self, phase: FailurePhase, kind: Literal["oom", "refused", "crash", "other"], **more: Any
     ) -> None:
-        """A failure, proven by the line being read, whose text it carries unless a part of it is given."""
+        """A failure, proven by the line being read, whose text it carries unless a part of it is given.
+
+        A record that quotes an earlier line (Ollama's of its runner's last words) is not a second one.
+        """
         text = more.pop("text", self.text.strip())
+        if any(
+            (f.phase, f.kind) == (phase, kind) and f.text != text and f.text in text for f in self.failures
+        ):
+            return
         self.failures.append(FailureFacts(phase, kind, text, self.here(), **more))
 
     def set_slots(self, **values: int | bool) -> None:
