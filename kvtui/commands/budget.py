@@ -7,14 +7,16 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from kvtui.commands.budget_card import ASSUMED_RUNTIME_GIB, DEFAULT_MARGIN_GIB, Money, card_for, money_for
-from kvtui.commands.budget_json import document, pair_rows
+from kvtui.commands.budget_card import card_for, terms_for
+from kvtui.commands.budget_json import document
 from kvtui.commands.output import json_out, out
 from kvtui.core.errors import InputError
 from kvtui.model.context import ContextPlan, plan
 from kvtui.model.geometry import geometry
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import place
+from kvtui.procedure.budget.money import ASSUMED_RUNTIME_GIB, DEFAULT_MARGIN_GIB, Money, money_for
+from kvtui.procedure.budget.question import Answer, pair_rows
 from kvtui.sources.open import open_model
 from kvtui.sources.source import GgufModel, HfModel
 
@@ -63,7 +65,17 @@ def add_parser(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("-ncmoe", "--n-cpu-moe", type=_count, metavar="N", dest="n_cpu_moe")
     parser.add_argument(
-        "--vram", type=_gib, metavar="GIB", help="memory of the card (default: the first GPU)"
+        "--vram",
+        type=_cards,
+        metavar="GIB[,GIB]",
+        help="memory of the card, or of several (default: that of the GPUs an engine would use)",
+    )
+    parser.add_argument(
+        "--gpu",
+        type=_indices,
+        metavar="N[,M]",
+        dest="gpus",
+        help="the GPUs to use, as nvidia-smi counts them (default: all that the environment leaves)",
     )
     parser.add_argument(
         "--reserve",
@@ -135,6 +147,14 @@ def _gib(text: str) -> float:
     return value
 
 
+def _cards(text: str) -> tuple[float, ...]:
+    return tuple(_gib(part) for part in text.split(","))
+
+
+def _indices(text: str) -> tuple[int, ...]:
+    return tuple(_count(part.strip()) for part in text.split(","))
+
+
 def run(args: argparse.Namespace) -> int:
     """Print the costs. Raises InputError where the file, or the folder, holds nothing that can be read."""
     if args.n_parallel < 1:
@@ -161,7 +181,9 @@ def _run_gguf(args: argparse.Namespace, source: GgufModel) -> int:
     requests = [request_of(args, ctx) for ctx in args.ctx or [0]]
     plans = [plan(shape, request) for request in requests]
     card = card_for(args)
-    money = money_for(args, card, placement.gpu_bytes) if card else None
+    money = money_for(card, placement.gpu_bytes, terms_for(args)) if card else None
+    table = pair_rows(shape, requests[0], money) if money else ()
+    answer = Answer(source, shape, placement, requests[0], plans[0], money, table)
     told: list[Told] = []
     if args.ask_engine is not None:
         from kvtui.commands.budget_engine import ask_engine
@@ -169,7 +191,7 @@ def _run_gguf(args: argparse.Namespace, source: GgufModel) -> int:
         layers = (args.n_gpu_layers, args.n_cpu_moe)
         told = ask_engine(args.ask_engine, source.path, requests, plans, placement, layers)
     if args.json:
-        made = document(source, shape, placement, requests, plans, money)
+        made = document(answer, requests, plans)
         if told:
             from kvtui.commands.budget_engine import engine_document
 
@@ -178,8 +200,7 @@ def _run_gguf(args: argparse.Namespace, source: GgufModel) -> int:
     else:
         from kvtui.commands.budget_text import text
 
-        table = pair_rows(shape, requests[0], money) if money else []
-        out(text(source, shape, placement, list(zip(requests, plans, strict=True)), money, table))
+        out(text(answer, list(zip(requests, plans, strict=True))))
         if told:
             from kvtui.commands.budget_engine import engine_text
 

@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from kvtui.commands.budget_card import Money
 from kvtui.core.text import clean
-from kvtui.model.budget import LargestContext, largest_context
-from kvtui.model.context import ContextPlan, plan
+from kvtui.model.context import ContextPlan
 from kvtui.model.extras import extras
 from kvtui.model.geometry import Geometry
 from kvtui.model.request import ContextRequest
-from kvtui.model.weights import WeightPlacement
-from kvtui.sources.source import GgufModel
-
-TYPE_PAIRS = (("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0"))
-STAGES = (32_768, 65_536, 98_304, 131_072)
-
-PairRow = tuple[ContextRequest, list[ContextPlan], LargestContext]
+from kvtui.procedure.budget.money import Money
+from kvtui.procedure.budget.question import STAGES, Answer, PairRow
 
 
-def pair_rows(shape: Geometry, request: ContextRequest, money: Money) -> list[PairRow]:
-    """For each pair of KV types: the plans at the usual stages and the largest context that fits."""
-    rows = []
-    for type_k, type_v in TYPE_PAIRS:
-        asked = replace(request, type_k=type_k, type_v=type_v)
-        plans = [plan(shape, replace(asked, ctx=ctx)) for ctx in STAGES]
-        rows.append((asked, plans, largest_context(shape, asked, money.budget.kv_budget_bytes)))
-    return rows
-
-
-def document(
-    source: GgufModel,
-    shape: Geometry,
-    placement: WeightPlacement,
-    requests: list[ContextRequest],
-    plans: list[ContextPlan],
-    money: Money | None,
-) -> dict[str, Any]:
-    """Everything about one model: `plans` answer `requests`, the first of them at the top level."""
-    header, first = source.header, plans[0]
+def document(answer: Answer, requests: list[ContextRequest], plans: list[ContextPlan]) -> dict[str, Any]:
+    """Everything about one model: `plans` answer `requests`, the first of them (`answer`) at the top level."""
+    source, shape, placement = answer.source, answer.shape, answer.placement
+    header, first = source.header, answer.made
     made: dict[str, Any] = {
         "schema": "kvtui.budget/1",
         "model": {
@@ -63,7 +39,7 @@ def document(
             ],
             "notes": list(source.notes),
         },
-        **_context(shape, requests[0], first),
+        **_context(shape, answer.request, first),
         "weights": {
             "gpu_bytes": placement.gpu_bytes,
             "host_bytes": placement.host_bytes,
@@ -74,9 +50,9 @@ def document(
         },
         "not_counted": [
             {"name": e.name, "place": e.place, "bytes": e.n_bytes, "why": e.why}
-            for e in extras(shape, requests[0], first)
+            for e in extras(shape, answer.request, first)
         ],
-        "budget": _budget_document(shape, requests[0], first, money) if money else None,
+        "budget": _budget(answer, answer.money) if answer.money else None,
     }
     if len(plans) > 1:
         made["contexts"] = [_context(shape, r, p) for r, p in zip(requests, plans, strict=True)]
@@ -119,12 +95,14 @@ def _context(shape: Geometry, request: ContextRequest, made: ContextPlan) -> dic
     }  # fmt: skip
 
 
-def _budget_document(
-    shape: Geometry, request: ContextRequest, made: ContextPlan, money: Money
-) -> dict[str, Any]:
-    kv_bytes, terms = made.kv_bytes, money.budget
+def _budget(answer: Answer, money: Money) -> dict[str, Any]:
+    kv_bytes, terms, card = answer.made.kv_bytes, money.budget, money.card
     return {
-        "card": money.card,
+        "card": card.name,
+        "gpus": [
+            {"index": gpu.index, "total_bytes": gpu.total_bytes, "used_bytes": gpu.used_bytes}
+            for gpu in card.gpus
+        ],
         "total_bytes": terms.total_bytes,
         "total_source": money.total_source,
         "reserve_bytes": terms.reserve_bytes,
@@ -132,22 +110,24 @@ def _budget_document(
         "usable_bytes": terms.usable_bytes,
         "weights_bytes": terms.weights_bytes,
         "runtime_bytes": terms.runtime_bytes,
-        "runtime_source": "given" if terms.runtime_measured else "assumed",
+        "runtime_source": money.runtime_source,
         "speculative_bytes": terms.speculative_bytes,
         "margin_bytes": terms.margin_bytes,
         "kv_budget_bytes": terms.kv_budget_bytes,
-        "fits": None if kv_bytes is None else terms.fits(kv_bytes),
+        "fits": answer.fits,
         "over_bytes": None if kv_bytes is None else max(0, terms.over_bytes(kv_bytes)),
-        "kv_types": [
-            {
-                "type_k": asked.type_k,
-                "type_v": asked.type_v,
-                "kv_bytes": {str(ctx): p.kv_bytes for ctx, p in zip(STAGES, plans, strict=True)},
-                "largest_ctx": largest.tokens,
-                "largest_ctx_by_memory": largest.by_memory,
-                "capped_at_n_ctx_train": largest.capped,
-                "refused": largest.refused,
-            }
-            for asked, plans, largest in pair_rows(shape, request, money)
-        ],
+        "kv_types": [_pair(row) for row in answer.pairs],
+    }
+
+
+def _pair(row: PairRow) -> dict[str, Any]:
+    largest = row.largest
+    return {
+        "type_k": row.asked.type_k,
+        "type_v": row.asked.type_v,
+        "kv_bytes": {str(ctx): made.kv_bytes for ctx, made in zip(STAGES, row.plans, strict=True)},
+        "largest_ctx": largest.tokens if largest else None,
+        "largest_ctx_by_memory": largest.by_memory if largest else None,
+        "capped_at_n_ctx_train": largest.capped if largest else None,
+        "refused": largest.refused if largest else None,
     }

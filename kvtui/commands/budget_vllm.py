@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from kvtui.commands.budget_card import DEFAULT_MARGIN_GIB, card_for
+from kvtui.commands.budget_card import card_for
 from kvtui.core.errors import InputError
 from kvtui.core.units import GIB
 from kvtui.model.hf.config import HfConfig
 from kvtui.model.hf.vllm import BLOCK, IN_FLIGHT, Card, KvDtype, Pages, Pool, ServeRequest, fill, lay_out
 from kvtui.model.shapes import Exactness
+from kvtui.procedure.budget.money import DEFAULT_MARGIN_GIB
 from kvtui.sources.source import HfModel
 
 UTILIZATION = 0.92  # of the card's total, vLLM's default since 0.2x; 0.9 before
@@ -105,7 +106,9 @@ def serve(args: argparse.Namespace, model: HfModel) -> Served:
         )
     laid_out = {dtype: lay_out(config, dtype, request) for dtype in DTYPES}
     pages: dict[KvDtype, Pages] = {dtype: made for dtype, made in laid_out.items() if made is not None}
-    found = card_for(args)
+    cards = card_for(args)
+    # Every GPU holds its share of each layer, so the smallest sets the limit.
+    found = cards.smallest(request.tensor_parallel) if cards else None
     card, known = None, False
     if found is not None and model.weights is not None:
         known = args.reserve is not None or found.used_bytes is not None

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kvtui.cli import main
-from kvtui.commands import budget_card
 from kvtui.gpu import amd, nvml
 from kvtui.gpu.nvml import DeviceMemory, NvmlMissing
 from kvtui.gpu.samples import DeviceInfo
+from kvtui.procedure.budget import card as budget_card
 from tests.model.gguf_bytes import gguf, model, tensor, write
 
 GEMMA = {

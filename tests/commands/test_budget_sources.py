@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from kvtui.cli import main
-from kvtui.commands import budget_card, budget_folder, budget_vllm
-from kvtui.commands.budget_card import Card
+from kvtui.commands import budget_folder, budget_vllm
+from kvtui.procedure.budget import card as budget_card
+from kvtui.procedure.budget.card import Card
 from tests.sources.conftest import CONFIG, LLAMA, SMALL, Store, home, hub_model, safetensors, store
 from tests.sources.servers import ranges, serving, status
 

@@ -1,0 +1,98 @@
+"""The models of a folder, or of a store of Ollama, each with the largest context that fits per pair of KV types."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kvtui.core.errors import ModelFileError
+from kvtui.core.text import clean
+from kvtui.model.budget import LargestContext, largest_context
+from kvtui.model.context import plan
+from kvtui.model.geometry import Geometry, geometry
+from kvtui.model.header import Header, read_header
+from kvtui.model.request import ContextRequest
+from kvtui.model.weights import place
+from kvtui.procedure.budget.card import Card
+from kvtui.procedure.budget.money import Money, Terms, money_for
+from kvtui.procedure.budget.question import STAGES, TYPE_PAIRS
+from kvtui.sources import ollama
+from kvtui.sources.source import ModelFolder
+
+_LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A model that was found and not read yet. `reference` is what `open_model` takes, `name` what is shown."""
+
+    name: str
+    reference: str
+    tag: ollama.Found | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """One pair of KV types: its KV at 32K, and the largest context that fits (None: no memory is known)."""
+
+    type_k: str
+    type_v: str
+    kv_bytes: int | None
+    refused: str | None
+    largest: LargestContext | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One line of a list. `error` says why the model cannot be read, `header` and `exactness` are None then."""
+
+    name: str
+    reference: str
+    header: Header | None
+    exactness: str | None
+    pairs: tuple[Largest, ...] = ()
+    error: str = ""
+
+
+def models_in(folder: ModelFolder) -> Iterator[Listed]:
+    """The models of a folder, one after the other as they are asked for, sorted within each folder."""
+    return _tags(folder.path) if folder.ollama else _files(folder.path)
+
+
+def row(listed: Listed, request: ContextRequest, card: Card | None, terms: Terms, layers: Layers) -> ModelRow:
+    """What the model's header says of it; `request` gives all options but the context and the KV types."""
+    shown = clean(listed.name)
+    try:
+        header = read_header(ollama.locate(listed.tag).path if listed.tag else listed.reference)
+    except ModelFileError as error:
+        return ModelRow(shown, listed.reference, None, None, error=error.reason)
+    shape = geometry(header)
+    money = money_for(card, place(header, *layers).gpu_bytes, terms) if card else None
+    pairs = tuple(_pair(shape, replace(request, type_k=k, type_v=v), money) for k, v in TYPE_PAIRS)
+    return ModelRow(shown, listed.reference, header, shape.exactness, pairs)
+
+
+Layers = tuple[int | None, int | None]
+"""`-ngl` and `--n-cpu-moe`; None: all, and none."""
+
+
+def _pair(shape: Geometry, asked: ContextRequest, money: Money | None) -> Largest:
+    first = plan(shape, replace(asked, ctx=STAGES[0]))
+    found = None if money is None else largest_context(shape, asked, money.budget.kv_budget_bytes)
+    return Largest(asked.type_k, asked.type_v, first.kv_bytes, first.refused, found)
+
+
+def _files(folder: str) -> Iterator[Listed]:
+    for root, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(".gguf") and not _LATER_PART.search(name):
+                path = os.path.join(root, name)
+                yield Listed(os.path.relpath(path, folder), path)
+
+
+def _tags(store: str) -> Iterator[Listed]:
+    for found in ollama.tags(store):
+        yield Listed(found.tag.short, found.tag.short, found)
