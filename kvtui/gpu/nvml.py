@@ -55,10 +55,12 @@ class GpuLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Bytes of one device. `used` is everything that is not free, the driver's reserve included."""
+    """Bytes of one device. `used` is everything that is not free, the driver's `reserved` part included (None where
+    the driver does not tell it apart)."""
 
     total: int
     used: int
+    reserved: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +120,12 @@ class Nvml:
         """Memory of device `index`. Raises GpuLost."""
         handle = self._handle(index, mig).own
         found = self._ask("nvmlDeviceGetMemoryInfo", handle, self._nvml.nvmlMemory_v2)
+        reserved = None if found is None else int(found.reserved)
         if found is None:
             found = self._ask("nvmlDeviceGetMemoryInfo", handle)
-        return None if found is None else DeviceMemory(int(found.total), int(found.total) - int(found.free))
+        if found is None:
+            return None
+        return DeviceMemory(int(found.total), int(found.total) - int(found.free), reserved)
 
     def processes(self, kind: ProcessKind, index: int, mig: int | None = None) -> dict[int, int | None]:
         """Bytes of each process that the driver lists on the device, None where it does not tell how much.
@@ -244,6 +249,7 @@ class Nvml:
                 compute_capability=None if capability is None else "{}.{}".format(*capability),
                 display_attached=None if active is None else bool(active),
                 ecc=None if ecc is None else bool(ecc[0]),
+                reserved_bytes=memory.reserved,
                 uuid=self._uuid(handle),
                 mig=mig,
             )

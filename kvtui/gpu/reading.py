@@ -69,6 +69,7 @@ def together(devices: Sequence[DeviceInfo]) -> DeviceInfo:
         note="; ".join(
             (f"{parts} together: each must hold its share, the sum does not show which is full", *notes)
         ),
+        reserved_bytes=_sum(d.reserved_bytes for d in devices),
         uuid="",
         members=tuple(d.as_member() for d in devices),
     )

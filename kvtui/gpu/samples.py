@@ -32,8 +32,9 @@ class DeviceInfo:
     """One memory that a budget can be made of.
 
     `kind` `host` means: no GPU here, host memory of the engine's process stands in for VRAM. `index` is the
-    driver's; `uuid` names the same GPU (or MIG instance, then `mig` is its number on the GPU) after a reload.
-    `members` are the single GPUs where the engine spreads over several; `total_bytes` is their sum then.
+    driver's, `reserved_bytes` what it keeps for itself. `uuid` names the same GPU (or MIG instance, then `mig` is its
+    number on the GPU) after a reload. `members` are the single GPUs where the engine spreads over several;
+    `total_bytes` is their sum then.
     """
 
     kind: Literal["nvml", "amd", "host"]
@@ -47,6 +48,7 @@ class DeviceInfo:
     note: str = ""
     rocm: str | None = None
     ecc: bool | None = None
+    reserved_bytes: int | None = None
     uuid: str = ""
     mig: int | None = None
     members: tuple[Member, ...] = ()

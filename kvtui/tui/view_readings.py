@@ -83,6 +83,7 @@ def facts(device: DeviceInfo) -> Line:
         device.compute_capability and f"compute capability {device.compute_capability}",
         None if device.mig is None else f"MIG instance {device.mig}",
         None if device.ecc is None else f"ECC {'on' if device.ecc else 'off'}",
+        None if device.reserved_bytes is None else f"{size(device.reserved_bytes)} reserved by the driver",
         {True: "a display is attached", False: "no display attached", None: None}[device.display_attached],
     ]
     text = ", ".join(word for word in words if word)

@@ -118,4 +118,7 @@ def test_facts_of_the_card_stand_above_the_budget() -> None:
     amd = DeviceInfo("amd", 0, "RX 7900", GIB, driver="6.10", rocm="6.4", mig=None)
     assert text_of(view_readings.facts(amd)) == "  driver 6.10, ROCm 6.4"
     assert text_of(view_readings.facts(replace(CARD, mig=2))).count("MIG instance 2") == 1
+    assert "512.0 MiB reserved by the driver" in text_of(
+        view_readings.facts(replace(CARD, reserved_bytes=512 * MIB))
+    )
     assert view_readings.facts(replace(CARD, kind="host")) == ()
