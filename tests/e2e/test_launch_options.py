@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from kvtui.procedure.clocks import STOOD_STILL_S
 from tests.e2e.test_bad_input import script
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -56,6 +61,35 @@ def test_a_fault_is_named_with_its_next_step_in_the_report(
         report = Path(done.stdout.strip()).read_text()
         assert title in report, body
         assert what_to_do in report, body
+
+
+@pytest.mark.engine
+def test_a_session_that_is_suspended_goes_on_and_says_so(
+    environment: dict[str, str], tiny_model: Path, tiny_preset: Path, data_dir: Path
+) -> None:
+    command = ("tune", "-m", str(tiny_model), "--preset", str(tiny_preset), "-t", "1", "--headless")
+    with subprocess.Popen(
+        [sys.executable, "-m", "kvtui", *command],
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        suspended = False
+        for line in process.stderr:
+            if not suspended and "step 1 of 5, run 1: " in line:
+                suspended = True
+                process.send_signal(signal.SIGSTOP)
+                time.sleep(STOOD_STILL_S + 1)
+                process.send_signal(signal.SIGCONT)
+            if "  run 1: ok" in line:
+                process.terminate()
+    (events,) = data_dir.rglob("events.jsonl")
+    finished = next(e for e in map(json.loads, events.read_text().splitlines()) if "outcome" in e)
+    assert finished["outcome"] == "ok"
+    found = next(f for f in finished["findings"] if f["id"] == "kvtui-stood-still")
+    assert found["next"]
 
 
 def test_the_engine_of_a_session_is_found_again_by_its_command(

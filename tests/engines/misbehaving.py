@@ -69,6 +69,8 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if not self._allowed():
             return
+        if self.mode == "dies-and-is-restarted":
+            die(signal.SIGKILL)
         if self.mode == "dies-in-prefill":
             say("CUDA error: out of memory")
             die(signal.SIGABRT)
@@ -216,6 +218,9 @@ def main(mode: str, options: list[str]) -> None:
         time.sleep(600)
     if mode == "starts-slowly":
         time.sleep(1)
+    if mode == "dies-and-is-restarted":
+        say("build: 6190 (ab12cd3) with cc for x86_64-linux-gnu")
+        say("llama_context: n_ctx         = 512")
     if mode == "ignores-term":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if mode == "has-a-child" and os.fork() == 0:

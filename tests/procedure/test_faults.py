@@ -5,20 +5,26 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from threading import Event
 
 import pytest
 
+from kvtui.core.config import RunConfig
 from kvtui.core.errors import Cancelled, EngineGone, KvtuiError, RequestError, StartError
 from kvtui.core.findings import Finding
 from kvtui.engines.client import EngineClient
+from kvtui.engines.llama_help import read_abilities
+from kvtui.engines.llama_server import LlamaServer
 from kvtui.engines.process import EngineProcess
 from kvtui.engines.refusals import ContextSizeError
-from kvtui.logs.facts import ContextFacts, EngineFacts
+from kvtui.logs.facts import EngineFacts
 from kvtui.procedure.clocks import ClockWatch, Disturbed, Reading, clock_findings, disturbed
 from kvtui.procedure.faults import FAULTS, fault_findings
+from tests.engines import misbehaving
 from tests.engines.conftest import READY_S, ignore, misbehave
 
 __all__ = ["misbehave"]
@@ -119,12 +125,27 @@ def test_a_request_that_fails(misbehave: Launch, mode: str, wanted: str, kind: t
         assert "1802 tokens were sent, the slot has 512" in [e.text for e in found.evidence]
 
 
-def test_an_engine_that_is_restarted_or_a_connection_that_is_lost(misbehave: Launch) -> None:
+def test_an_engine_that_something_restarts_in_the_middle_of_a_request(tmp_path: Path) -> None:
+    loop = ("/bin/sh", "-c", 'while :; do "$@"; done', "loop")
+    engine = LlamaServer((*loop, sys.executable, misbehaving.__file__, "dies-and-is-restarted"))
+    engine._abilities = read_abilities(misbehaving.HELP, "")
+    process = engine.launch(RunConfig(model="m", n_ctx=512), tmp_path / "log", ignore)
+    try:
+        process.wait_ready(READY_S, Event(), ignore)
+        with EngineClient(process.base_url) as client, pytest.raises(EngineGone) as caught:
+            client.complete([1, 2, 3], 4, cache_prompt=False)
+        deadline = time.monotonic() + 20
+        while process.log_path.read_bytes().count(b"listening") < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        process.stop()
+    named(findings_of(process, caught.value), "engine-restarted")
+
+
+def test_a_connection_that_is_lost_while_the_engine_goes_on(misbehave: Launch) -> None:
     process = misbehave("fine")
     process.wait_ready(READY_S, Event(), ignore)
     error = EngineGone("the connection to the engine broke at /completion")
-    twice = EngineFacts(contexts=(ContextFacts(launch=1), ContextFacts(launch=2)))
-    assert fault_findings(error, twice, None)[0].id == "engine-restarted"
     named(findings_of(process, error), "connection-lost")
 
 
