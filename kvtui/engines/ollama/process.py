@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -24,6 +24,9 @@ from kvtui.logs.facts import EngineFacts
 from kvtui.logs.terms import in_common_terms
 
 _POLL_S = 0.1
+_LOOK_S = 2.0
+_STALL_S = 3600.0
+"""A load is one answer that comes at its end; that nothing happens meanwhile is seen otherwise."""
 _READ_S = 1.0
 _QUIET_S = 120.0
 _PORT = re.compile(r"--port[ =](\d{1,5})\b")
@@ -112,7 +115,7 @@ class OllamaProcess:
         }
         answer = Answer(1, None)
         with (
-            EngineHttp(self.base_url) as http,
+            EngineHttp(self.base_url, stall_s=_STALL_S) as http,
             http.events("/api/generate", body, abandon, json_lines) as records,
         ):
             for record in records:
@@ -128,9 +131,11 @@ class OllamaProcess:
         cancel: Event,
         progress: Callable[[StartProgress], None],
     ) -> None:
-        quiet = Quiet(self._quiet_limit_s)
+        quiet, look_at, activity = Quiet(self._quiet_limit_s), 0.0, None
         while not loading.done():
             now = time.monotonic()
+            if now >= look_at:
+                look_at, activity = now + _LOOK_S, self._activity()
             if self.exit_code() is not None:
                 raise StartError(
                     "crashed",
@@ -141,7 +146,7 @@ class OllamaProcess:
             progress(StartProgress(now - began, "loading the model", self._log_bytes()))
             if now - began > timeout_s:
                 raise self._hung(f"did not load the model in {timeout_s:.0f} s")
-            if quiet.too_long(now, (self._log_bytes(), *self._activity())):
+            if quiet.too_long(now, activity):
                 raise self._hung(f"did nothing for {self._quiet_limit_s:.0f} s while loading")
             if cancel.wait(_POLL_S):
                 raise Cancelled
@@ -180,9 +185,10 @@ class OllamaProcess:
         except OSError:
             return 0
 
-    def _activity(self) -> tuple[float | None, ...]:
+    def _activity(self) -> Hashable:
+        """What changes while anything is done. It looks at every process there is."""
         pids = (self._daemon.pid, *host.descendants(self._daemon.pid))
-        return tuple(reading(pid) for pid in pids for reading in (host.cpu_seconds, host.resident_bytes))
+        return (self._log_bytes(), *((host.cpu_seconds(pid), host.resident_bytes(pid)) for pid in pids))
 
     def _find_runner(self) -> int | None:
         """The newest process below the daemon that was started with a model: looking for devices starts others."""
