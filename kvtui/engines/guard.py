@@ -13,12 +13,10 @@ Standard library only, and nothing of kvtui: it is run as a plain file, before a
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import resource
 import select
 import signal
-import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -37,6 +35,8 @@ def main(args: list[str]) -> None:
     """Run the program until it or kvtui ends. Does not return."""
     then: list[str] = []
     if args[1:2] == ["--then"] and len(args) > 3:
+        import json
+
         then = json.loads(args[2])
         args = [args[0], *args[3:]]
     if len(args) < 3 or args[1] != "--" or not args[0].isdecimal():
@@ -157,6 +157,8 @@ def _descendants(root: int) -> list[int]:
 
 
 def _finally(command: list[str]) -> None:
+    import subprocess
+
     with suppress(OSError, subprocess.SubprocessError):
         subprocess.run(
             command,

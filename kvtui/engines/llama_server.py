@@ -130,7 +130,7 @@ class LlamaServer:
             return None
 
     def launch(self, config: RunConfig, log_path: Path, on_log: Callable[[list[str]], None]) -> EngineProcess:
-        """Start it on a free port. Call it from the thread that lives as long as the run (see guard)."""
+        """Start it on a free port. It ends with kvtui, whatever ends that (see guard)."""
         self.abilities()
         _, listen = self._reach(config)
         reach = replace(listen, host=LOOPBACK) if self._invocation.publishes else listen

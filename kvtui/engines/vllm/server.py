@@ -109,7 +109,7 @@ class Vllm:
         return None
 
     def launch(self, config: RunConfig, log_path: Path, on_log: Callable[[list[str]], None]) -> VllmProcess:
-        """Start it on a free port. Call it from the thread that lives as long as the run (see guard)."""
+        """Start it on a free port. It ends with kvtui, whatever ends that (see guard)."""
         self.abilities()
         return VllmProcess(
             self.label,
