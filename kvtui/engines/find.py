@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kvtui.engines.base import Engine
 
 ENV_ENGINE = "LLAMA_SERVER_BIN"
+_BY_NAME = ("ollama", "vllm")
+"""Kinds whose programs are called as they are; a llama-server may have any name."""
 _GET_ONE = "pip install 'kvtui[demo]' brings an embedded one; --engine-bin takes the path of yours"
 
 
@@ -27,7 +29,7 @@ def engine_of(
     command: Sequence[str] = (),
     api_key: str | None = None,
 ) -> Engine:
-    """An engine of `kind` (one of `KINDS`; None: llama-server, else the embedded one).
+    """An engine of `kind` (one of `KINDS`; None: what `engine_bin` is called, else llama-server, else the embedded one).
 
     `command` is how a llama-server is started in place of `engine_bin`: through a wrapper or in a container (see
     kvtui.engines.invocation). Raises InputError when there is none, or `engine_bin` is no program.
@@ -37,6 +39,8 @@ def engine_of(
             what = "--engine-command" if command else "--api-key"
             raise InputError(f"{what}: {clean(kind)} has none", hint="it is for llama-server")
         return _llama_server(engine_bin, command, api_key)
+    if kind is None and engine_bin is not None and os.path.basename(engine_bin) in _BY_NAME:
+        kind = os.path.basename(engine_bin)
     if kind == "embedded":
         return embedded_engine()
     if kind is None or kind == "llama-server":

@@ -80,6 +80,22 @@ def test_without_any_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> 
         embedded_engine()
 
 
+@pytest.mark.parametrize(("name", "kind"), [("vllm", "vllm"), ("ollama", "ollama"), ("mine", "llama-server")])
+def test_a_program_may_say_by_its_name_what_it_is(tmp_path: Path, name: str, kind: str) -> None:
+    program = tmp_path / name
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert engine_of(None, str(program)).traits.kind == kind
+
+
+def test_ollama_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("OLLAMA_BIN", raising=False)
+    with pytest.raises(InputError, match="ollama: not a program") as caught:
+        engine_of("ollama", None)
+    assert "OLLAMA_BIN" in caught.value.hint
+
+
 def test_vllm_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("VLLM_BIN", raising=False)
