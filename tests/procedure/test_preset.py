@@ -6,7 +6,7 @@ import os
 import re
 import time
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kvtui
-from kvtui.core.errors import PresetError
+from kvtui.core.errors import InputError, PresetError
 from kvtui.core.text import clean
+from kvtui.probes.own_tasks import OwnTask
 from kvtui.procedure import preset as module
-from kvtui.procedure.preset import Preset, list_presets, load_preset
+from kvtui.procedure.preset import Preset, list_presets, load_preset, with_tasks
 from kvtui.procedure.preset_keys import KEYS
+from kvtui.session.codec import decode_foreign, encode, from_builtins, to_builtins
+from kvtui.session.events import SessionStarted
+from tests.session import sample
 
 NAMES = ("coding-agent", "demo", "document-analysis", "multi-user")
 FOLDER = Path(kvtui.__file__).parent.parent / "presets"
@@ -296,3 +300,23 @@ def test_a_wheel_carries_the_presets_inside_the_package(
     monkeypatch.setattr(module.resources, "files", lambda name: tmp_path / name)
     assert [preset.name for preset in list_presets()] == ["mine"]
     assert load_preset("mine").target_context == 8192
+
+
+def test_the_operators_tasks_are_read_from_beside_the_preset_and_kept_with_the_plan(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "hello.txt").write_text("Say\thello ‌🦙\n")
+    (folder / "hello.expect").write_text("/[Hh]ello/\n")
+    text = (FOLDER / "demo.toml").read_text().replace('title = "Demo"', 'title = "Demo"\ntasks = "mine"')
+    (tmp_path / "p.toml").write_text(text)
+    plan = load_preset(str(tmp_path / "p.toml"))
+    assert plan.own_tasks == (OwnTask("hello", "Say\thello ‌🦙", ("/[Hh]ello/",)),)
+    (folder / "hello.txt").write_text("changed")
+    recorded = decode_foreign(encode(replace(sample.started(), plan=to_builtins(plan))))
+    assert isinstance(recorded, SessionStarted)
+    assert from_builtins(recorded.plan, Preset) == plan
+    (folder / "hello.txt").unlink()
+    with pytest.raises(InputError, match=r"mine/hello\.expect: has no prompt beside it"):
+        load_preset(str(tmp_path / "p.toml"))
+    with pytest.raises(InputError, match="no such file"):
+        with_tasks(plan, str(tmp_path / "nothing"))
