@@ -34,6 +34,7 @@ FAILED = 3
 INTERRUPTED = 130
 COUNTDOWN_S = 2
 LOOK_S = 0.1
+FAREWELL_S = 0.08
 COLOURLESS = ("dumb", "linux", "vt100", "vt220")
 THEME = Theme(
     name="kvtui",
@@ -336,7 +337,8 @@ def run_app(
     app.deadline = Deadline()
     result = app.run(mouse=not no_mouse)
     if app.work is not None:
-        app.work.join(app.deadline.left())
+        # What is left to say needs a moment of the time there is.
+        app.work.join(max(0.0, app.deadline.left() - FAREWELL_S))
     if app.startup_error is not None:
         app.deadline.disarm()
         raise app.startup_error
