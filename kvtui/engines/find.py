@@ -29,7 +29,7 @@ def engine_of(
     command: Sequence[str] = (),
     api_key: str | None = None,
 ) -> Engine:
-    """An engine of `kind` (one of `KINDS`; None: what `engine_bin` is called, else llama-server, else the embedded one).
+    """An engine of `kind` (one of `KINDS`); None: what `engine_bin` is called, else llama-server, else embedded.
 
     `command` is how a llama-server is started in place of `engine_bin`: through a wrapper or in a container (see
     kvtui.engines.invocation). Raises InputError when there is none, or `engine_bin` is no program.
