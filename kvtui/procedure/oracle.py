@@ -63,7 +63,8 @@ class Oracle:
     _placed: dict[tuple[int | None, int | None], WeightPlacement] = field(
         default_factory=dict, compare=False, repr=False
     )
-    """Placements that were asked for before: a plan asks for the same few hundreds of times."""
+    _planned: dict[ContextRequest, ContextPlan] = field(default_factory=dict, compare=False, repr=False)
+    """Placements and contexts that were asked for before: a target is searched among hundreds, most of them again."""
 
     @classmethod
     def read(cls, path: str) -> Oracle:
@@ -106,7 +107,10 @@ class Oracle:
 
     def context(self, config: RunConfig) -> ContextPlan:
         """Context, caches and refusals of `config`."""
-        return plan(self.geometry, request_of(config))
+        request = request_of(config)
+        if request not in self._planned:
+            self._planned[request] = plan(self.geometry, request)
+        return self._planned[request]
 
     def weights_bytes(self, config: RunConfig, *, on_gpu: bool) -> int:
         """Bytes of weights on the GPU for `config`, or all of them where host memory stands in."""
