@@ -175,6 +175,8 @@ def test_no_command_and_no_terminal(kvtui: Run) -> None:
         (["--gpu", "0"], ["GPU 0 cannot be used"]),
         (["--kv-type", "\x1b[31mx"], ["--kv-type: x is not the name"]),
         (["--engine-args", "--a 'b"], ["--engine-args: --a 'b: no closing quotation"]),
+        (["--tasks", "/nowhere/\x1b[31mprompts"], ["/nowhere/prompts: no such file", "a folder of prompts"]),
+        (["--tasks", "/dev/null"], ["/dev/null: not a directory", "a folder of prompts"]),
         (["-m", "~nobody-by-this-name/x.gguf"], ["no such file"]),
         (["--preset", "~nobody-by-this-name/x.toml"], ["no such file"]),
         (["-m", "a\x1b]52;c;aGk=\x07.gguf"], ["a.gguf", "rename it"]),
