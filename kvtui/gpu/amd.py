@@ -108,8 +108,8 @@ class AmdSource:
     def __init__(self, cards: Sequence[Card], roots: Roots) -> None:
         self._cards = tuple(cards)
         self._device = together([card.info for card in cards])
-        self._family = host.Family()
-        self._clients = DrmClients(roots.proc)
+        self.family = host.Family()
+        self._clients = DrmClients(roots.proc, self.family)
 
     @property
     def device(self) -> DeviceInfo:
@@ -119,7 +119,7 @@ class AmdSource:
     def read(self, pid: int | None) -> Reading:
         """Now. Raises GpuLost."""
         held = {} if pid is None else self._clients.read(pid)
-        resident = self._family.resident_bytes(pid)
+        resident = self.family.resident_bytes(pid)
         return summed([_reading(card, held.get(card.pci), resident) for card in self._cards])
 
     def vitals(self) -> Vitals:

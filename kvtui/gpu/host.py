@@ -113,10 +113,18 @@ def descends(pid: int, ancestor: int) -> bool:
 
 def descendants(pid: int) -> tuple[int, ...]:
     """Processes that `pid` started, however indirectly. Looks at every process there is: not for every reading."""
+    children: dict[int, list[int]] = {}
     try:
-        return tuple(child.pid for child in psutil.Process(pid).children(recursive=True))
-    except _GONE:
-        return ()
+        everybody = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        everybody = psutil.pids()
+    for one in everybody:
+        children.setdefault(_parent(one) or 0, []).append(one)
+    found, unseen = [], children.get(pid, [])
+    while unseen:
+        found += unseen
+        unseen = [child for one in unseen for child in children.get(one, [])]
+    return tuple(sorted(found))
 
 
 class Family:
@@ -148,8 +156,8 @@ class Family:
 class LoadMeter:
     """How many cores others keep busy, between one reading and the next."""
 
-    def __init__(self) -> None:
-        self._family = Family()
+    def __init__(self, family: Family | None = None) -> None:
+        self._family = family or Family()
         self._members: tuple[int, ...] = ()
         self._before: tuple[float, float] | None = None
 
@@ -211,8 +219,11 @@ def _groups() -> list[Path]:
 
 def _parent(pid: int) -> int | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+        try:
+            return int(os.read(file, 1024).rpartition(b")")[2].split()[1])
+        finally:
+            os.close(file)
     except FileNotFoundError:
         pass
     except (OSError, ValueError, IndexError):

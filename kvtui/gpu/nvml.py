@@ -140,13 +140,14 @@ class Nvml:
         rates = self._ask("nvmlDeviceGetUtilizationRates", self._handle(index, mig).own)
         return None if rates is None else int(rates.gpu)
 
-    def vitals(self, index: int, mig: int | None = None) -> Vitals:
+    def vitals(self, index: int, mig: int | None = None, *, traffic: bool = True) -> Vitals:
         """Power, clocks, what holds them down, PCIe traffic. Raises GpuLost.
 
-        Takes 40 ms of waiting where PCIe traffic is told: NVML counts over 20 ms in each direction. Of a MIG
+        Takes 40 ms of waiting with `traffic`: NVML counts over 20 ms in each direction. Of a MIG
         instance, power and clocks are those of the whole GPU; traffic is None, it may be anybody's.
         """
         gpu = self._handle(index, mig).gpu
+        traffic = traffic and mig is None
         milliwatts = self._ask("nvmlDeviceGetPowerUsage", gpu)
         reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons", gpu)
         if reasons is None:
@@ -154,8 +155,8 @@ class Nvml:
         return Vitals(
             power_w=None if milliwatts is None else milliwatts / 1000,
             clock_mhz=self._ask("nvmlDeviceGetClockInfo", gpu, self._nvml.NVML_CLOCK_SM),
-            pcie_rx=None if mig is not None else self._traffic(gpu, self._nvml.NVML_PCIE_UTIL_RX_BYTES),
-            pcie_tx=None if mig is not None else self._traffic(gpu, self._nvml.NVML_PCIE_UTIL_TX_BYTES),
+            pcie_rx=self._traffic(gpu, self._nvml.NVML_PCIE_UTIL_RX_BYTES) if traffic else None,
+            pcie_tx=self._traffic(gpu, self._nvml.NVML_PCIE_UTIL_TX_BYTES) if traffic else None,
             throttle=None if reasons is None else tuple(word for bit, word in _THROTTLE if reasons & bit),
         )
 

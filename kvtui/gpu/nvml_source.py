@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from kvtui.gpu import host
 from kvtui.gpu.nvml import PROCESS_KINDS, Nvml
@@ -22,7 +23,7 @@ class NvmlSource:
         self._nvml = nvml
         self._devices = devices
         self._device = together(devices)
-        self._family = host.Family()
+        self.family = host.Family()
         self._turn = 0
         self._utils: dict[tuple[int, int | None], tuple[float, int | None]] = {}
         self._latest: dict[int, Vitals] = {}
@@ -36,15 +37,21 @@ class NvmlSource:
 
     def read(self, pid: int | None) -> Reading:
         """Now. Raises GpuLost."""
-        resident = self._family.resident_bytes(pid)
+        resident = self.family.resident_bytes(pid)
         return summed([self._read(device, pid, resident) for device in self._devices])
 
     def vitals(self) -> Vitals:
-        """Now, of one GPU after the other: each call asks the next, since asking takes 40 ms. Raises GpuLost."""
-        at = self._turn % len(self._devices)
+        """Now, of one GPU after the other, and of its traffic every second time: counting that takes 40 ms.
+
+        Raises GpuLost.
+        """
+        turn, at = divmod(self._turn, len(self._devices))
         self._turn += 1
-        device = self._devices[at]
-        self._latest[at] = self._nvml.vitals(device.index, device.mig)
+        device, before = self._devices[at], self._latest.get(at)
+        vitals = self._nvml.vitals(device.index, device.mig, traffic=turn % 2 == 0)
+        if turn % 2 and before is not None:
+            vitals = replace(vitals, pcie_rx=before.pcie_rx, pcie_tx=before.pcie_tx)
+        self._latest[at] = vitals
         return summed_vitals([self._latest[n] for n in sorted(self._latest)])
 
     def recover(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from kvtui.gpu.host import Family
 from kvtui.gpu.samples import DeviceInfo, Vitals
 
 
@@ -27,7 +28,9 @@ class Reading:
 
 
 class MemorySource(Protocol):
-    """One memory that can be read over and over."""
+    """One memory that can be read over and over. `family` tells which processes are the engine's."""
+
+    family: Family
 
     @property
     def device(self) -> DeviceInfo:

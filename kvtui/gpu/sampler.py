@@ -51,7 +51,7 @@ class Sampler:
         self._clock = clock
         self._lock = Condition()
         self._series = Series()
-        self._load = LoadMeter()
+        self._load = LoadMeter(source.family)
         self._phase: Phase = "before"
         self._switched = False
         self._pid: int | None = None

@@ -62,7 +62,7 @@ class HostSource:
     """Host memory in the place of VRAM; `why` says what is missing. `device` is one that was recorded so."""
 
     def __init__(self, why: str, device: DeviceInfo | None = None) -> None:
-        self._family = host.Family()
+        self.family = host.Family()
         self._device = device or DeviceInfo(
             kind="host",
             index=0,
@@ -78,7 +78,7 @@ class HostSource:
 
     def read(self, pid: int | None) -> Reading:
         """Now."""
-        return Reading(host.memory_used(), None, self._family.resident_bytes(pid))
+        return Reading(host.memory_used(), None, self.family.resident_bytes(pid))
 
     def vitals(self) -> Vitals:
         """Nothing is told here."""

@@ -12,6 +12,7 @@ from kvtui.core.errors import InputError
 from kvtui.gpu import amd, source
 from kvtui.gpu.amd import Roots, open_amd
 from kvtui.gpu.fdinfo import DrmClients
+from kvtui.gpu.host import Family
 from kvtui.gpu.nvml import GpuLost, NvmlMissing
 from kvtui.gpu.samples import Vitals
 from kvtui.gpu.source import HostSource, open_source, reopen_source
@@ -127,7 +128,7 @@ def test_a_client_counts_once_and_only_on_its_card(tree: Tree) -> None:
 
 def test_open_files_are_looked_up_again_after_two_seconds(tmp_path: Path) -> None:
     tree, now = Tree(tmp_path), [0.0]
-    clients = DrmClients(tree.roots.proc, lambda: now[0])
+    clients = DrmClients(tree.roots.proc, Family(lambda: now[0]), lambda: now[0])
     assert clients.read(ME) == {}
     tree.client(3, 7, SLOT, resident_vram="1 KiB")
     now[0] = 0.6

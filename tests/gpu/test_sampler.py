@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from kvtui.gpu.host import resident_bytes
+from kvtui.gpu.host import Family, resident_bytes
 from kvtui.gpu.nvml import GpuLost
 from kvtui.gpu.sampler import Sampler
 from kvtui.gpu.samples import DeviceInfo, Gap, Level, Sample, Vitals
@@ -27,6 +27,7 @@ class Scripted:
 
     def __init__(self, kind: str = "nvml") -> None:
         self.device = DeviceInfo(kind, 0, "test", 24 * GIB)  # type: ignore[arg-type]
+        self.family = Family()
         self.reading: Reading | Exception | threading.Event = Reading(1 * GIB, None, None)
         self.pids: list[int | None] = []
 

@@ -18,6 +18,7 @@ from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError
 from kvtui.gpu import gaps
 from kvtui.gpu import sampler as sampler_module
+from kvtui.gpu.host import Family
 from kvtui.gpu.reading import Reading
 from kvtui.gpu.samples import Vitals
 from kvtui.gpu.source import GpuLost
@@ -45,6 +46,7 @@ class Card:
 
     def __init__(self) -> None:
         self.device = sample.started().device
+        self.family = Family()
         self.engine: int | None = None
         self.others = GIB
         self.lost = False
