@@ -21,12 +21,32 @@ if TYPE_CHECKING:
     from kvtui.session.state import SessionState
 
 COMPARISON = "comparison.txt"
+_SETTINGS = (
+    *(
+        "resume",
+        "target_context",
+        "kv_type",
+        "parallel",
+        "batch_size",
+        "ubatch_size",
+        "gpu_layers",
+        "n_cpu_moe",
+    ),
+    *("threads", "margin", "reserve", "min_decode", "engine_args", "engine_words", "env"),
+)
+"""Options that say what a replay takes from the record."""
 
 
 def replay(args: argparse.Namespace, request: TuneRequest) -> int:
     """Do it again, unattended, and compare. The exit status is that of the new session."""
     from kvtui.procedure.replay import options_of, prepare_replay
 
+    given = next((name for name in _SETTINGS if getattr(args, name) not in (None, "", [])), None)
+    if given is not None:
+        raise InputError(
+            f"--{given.replace('_', '-')}: a replay takes its settings from what was recorded",
+            hint="leave it out",
+        )
     recorded = recorded_session(args.replay)
     _approve(options_of(recorded), yes=args.yes)
     done: list[Tuning] = []

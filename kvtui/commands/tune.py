@@ -127,12 +127,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """0 done, 1 done with findings, 3 failed, 128+N ended by signal N."""
-    if args.resume:
-        return work(resume_job(args.resume), args, unattended=False)
     if args.replay:
         from kvtui.commands.replaying import replay
 
         return replay(args, _request(args))
+    if args.resume:
+        return work(resume_job(args.resume), args, unattended=False)
     if not args.model:
         raise InputError("no model given", hint="kvtui tune -m model.gguf, or kvtui demo")
 

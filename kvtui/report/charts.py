@@ -67,7 +67,8 @@ def budget_chart(session: SessionFacts) -> Chart | None:
     return Chart(
         "budget",
         "Where the memory went at the peak",
-        f"One bar for each of {len(runs)} runs: {', '.join(name for name, _ in parts)}, in {unit}.",
+        f"One bar for each of {len(runs)} runs: {', '.join(name for name, _ in parts)}, in {unit}; "
+        f"{session.state.started.model.quant or 'unknown'} weights with the KV types named.",
         _svg(chart, "budget"),
         ("run", *(name for name, _ in parts)),
         rows,

@@ -126,3 +126,12 @@ def test_options_of_a_report_are_shown_and_not_run_unasked(
     assert main(["tune", "--replay", str(path), "--headless", "--yes", "--engine-bin", "/bin/true"]) == 2
     assert "--yes" not in capsys.readouterr().err.splitlines()[-1]
     assert main(["tune", "--replay", str(tmp_path / "none.json"), "--headless"]) == 2
+    for option in (
+        ["--target-context", "4096"],
+        ["--resume", "last"],
+        ["--engine-args", "--mlock"],
+        ["-ub", "64"],
+    ):
+        capsys.readouterr()
+        assert main(["tune", "--replay", str(path), *option, "--headless"]) == 2
+        assert "a replay takes its settings from what was recorded" in capsys.readouterr().err
