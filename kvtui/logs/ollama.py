@@ -50,7 +50,12 @@ def _ask(d: Draft, name: str, value: object, *, by_environment: bool = False) ->
 
 
 def _server_config(d: Draft, m: re.Match[str]) -> None:
+    """A daemon starts: what an earlier one was asked in the same log holds no more."""
     _claim(d)
+    for name in d.server_requested:
+        d.server_lines.pop(f"requested.{name}", None)
+    d.server_requested.clear()
+    d.server_fixed.clear()
     for name, value in _ENV.findall(m.string):
         key = _ENV_NAMES.get(name)
         if key is None or value == "":

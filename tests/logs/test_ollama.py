@@ -61,6 +61,14 @@ def test_the_environment_is_what_was_asked() -> None:
     assert read_facts(env(KV_CACHE_TYPE="", FLASH_ATTENTION="false")).requested == {"flash_attention": False}
 
 
+def test_a_daemon_that_starts_again_is_asked_anew() -> None:
+    twice = env(KV_CACHE_TYPE="q8_0", NUM_PARALLEL=2) + env(KV_CACHE_TYPE="", NUM_PARALLEL=1)
+    facts = read_facts(twice)
+    assert facts.requested == {"num_parallel": 1}
+    assert set(facts.lines) >= {"requested.num_parallel"}
+    assert "requested.kv_type" not in facts.lines
+
+
 def test_a_request_wins_over_the_environment_unless_it_is_the_automatic_default() -> None:
     clamp = record('"requested context size too large for model" num_ctx={} n_ctx_train=2048', "WARN")
     auto = record('"vram-based default context" total_vram="40.0 GiB" default_num_ctx=32768', source="routes")
