@@ -129,7 +129,7 @@ def test_options_of_a_report_are_shown_and_not_run_unasked(
     for option in (
         ["--target-context", "4096"],
         ["--resume", "last"],
-        ["--engine-args", "--mlock"],
+        ["--engine-args=--mlock"],
         ["-ub", "64"],
     ):
         capsys.readouterr()
