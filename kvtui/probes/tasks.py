@@ -121,7 +121,10 @@ class _Questions:
         pairs = list(zip(group.tasks, group.tails, strict=True))
         if not group.depth:
             return [self._one(task, tail, len(tail), cached=False) for task, tail in pairs]
+        usable = self.suite.usable
         try:
+            if usable is not None and group.depth >= usable:
+                raise RequestError(f"a prompt of {group.depth:,} tokens leaves no room in {usable:,}")
             haystack = build_haystack(
                 self.ask,
                 self.style,

@@ -172,7 +172,8 @@ def _own(env: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _plan(recorded: SessionState, request: TuneRequest) -> Preset:
-    """The recorded plan, every value held to what a preset may hold; the operator's own tasks are this box's."""
+    """The recorded plan, every value held to what a preset may hold, the texts of the operator's own tasks with it;
+    `--tasks` puts others in their place."""
     try:
         plan: Preset = from_builtins(recorded.started.plan, Preset)
         for field in fields(Preset):
@@ -181,14 +182,14 @@ def _plan(recorded: SessionState, request: TuneRequest) -> Preset:
                 check_field(field.name, list(value) if isinstance(value, tuple) else value)
     except (msgspec.ValidationError, ValueError) as error:
         raise InputError(f"the plan of that session cannot be followed: {clean(str(error), 160)}") from error
-    if getattr(plan, "tasks", ""):
-        if request.tasks is None:
-            raise InputError(
-                "that session asked tasks of the operator's own, which are not in it",
-                hint="give their folder with --tasks",
-            )
-        plan = replace(plan, tasks="")
-    return plan if request.tasks is None else with_tasks(plan, request.tasks)
+    if request.tasks is not None:
+        return with_tasks(plan, request.tasks)
+    if plan.tasks and not plan.own_tasks:
+        raise InputError(
+            "that session asked tasks of the operator's own, which are not in it",
+            hint="give their folder with --tasks",
+        )
+    return plan
 
 
 def _check(run: RunRecord) -> None:

@@ -193,8 +193,13 @@ def test_own_tasks_stand_behind_the_same_haystack_or_as_they_are() -> None:
 
 def test_an_own_task_that_does_not_fit_is_an_error_of_its_own() -> None:
     ask = expert()
-    own = (OwnTask("long", "word " * 510), OwnTask("wordy", "Report.", answer_tokens=300))
+    own = (
+        OwnTask("long", "word " * 510),
+        OwnTask("wordy", "Report.", answer_tokens=300),
+        OwnTask("abyss", "Report.", depth=1 << 40),
+    )
     results = run_tasks(ask, raw_style(ask), Suite((400,), own, usable=512))
+    assert "leaves no room in 512" in next(r.error for r in results if r.task == "abyss")
     assert "leaves no room in 512" in next(r.error for r in results if r.task == "long")
     assert [r.n_predict for r in ask.requests if r.n_predict > 60] == [512 - 400 - 8]
     assert all(r.passed for r in results if r.family != "own")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvtui.core.errors import InputError
+from kvtui.probes.own_tasks import OwnTask
+from kvtui.procedure import replay
 from kvtui.procedure.preset import load_preset
 from kvtui.procedure.replay import Replay, options_of, prepare_replay
 from kvtui.procedure.setup import TuneRequest
@@ -113,9 +116,14 @@ def test_settings_that_cannot_be_are_refused_before_anything_is_looked_at(change
         prepare_replay(_recorded(**changes), TuneRequest(), lambda _: None)
 
 
-def test_own_tasks_are_this_boxs() -> None:
+def test_own_tasks_are_those_of_the_session_and_no_folder_it_names_is_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="tasks of the operator's own"):
         prepare_replay(_recorded(plan={"tasks": "/etc"}), TuneRequest(), lambda _: None)
+    own = ({"name": "a", "prompt": "Say\thello.", "expect": ["/h/"]},)
+    recorded = _recorded(plan={"tasks": "/etc", "own_tasks": own})
+    assert replay._plan(recorded, TuneRequest()).own_tasks == (OwnTask("a", "Say\thello.", ("/h/",)),)
+    (tmp_path / "b.txt").write_text("Another.")
+    assert replay._plan(recorded, TuneRequest(tasks=str(tmp_path))).own_tasks == (OwnTask("b", "Another."),)
 
 
 def test_there_must_be_something_to_repeat() -> None:
