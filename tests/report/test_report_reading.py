@@ -131,6 +131,7 @@ def test_options_of_a_report_are_shown_and_not_run_unasked(
         ["--resume", "last"],
         ["--engine-args=--mlock"],
         ["-ub", "64"],
+        ["--env", "A=1"],
     ):
         capsys.readouterr()
         assert main(["tune", "--replay", str(path), *option, "--headless"]) == 2
