@@ -22,10 +22,12 @@ Held = dict[str, tuple[int, int]]
 class DrmClients:
     """Reads the open GPU files of an engine. Which files those are is looked up every two seconds."""
 
-    def __init__(self, proc: Path, family: host.Family, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, proc: Path, family: host.Family | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._proc = proc
         self._clock = clock
-        self._family = family
+        self._family = family or host.Family(clock)
         self._pid: int | None = None
         self._files: tuple[str, ...] = ()
         self._searched = 0.0
