@@ -121,12 +121,12 @@ def test_quiet_is_no_change_for_longer_than_the_limit() -> None:
 
 def test_lines_that_come_faster_than_they_are_read_do_not_pile_up(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    path.write_bytes(b"a line\n" * 2_000_000)
+    path.write_bytes(b"a line\n" * 400_000)
     batches: list[int] = []
     tail = LogTail(path, lambda lines: batches.append(len(lines)))
     tail.close()
-    assert sum(batches) == 2_000_000
-    assert max(batches) < 400_000
+    assert sum(batches) == 400_000
+    assert max(batches) < 200_000
 
 
 def test_closing_does_not_wait_for_somebody_who_never_stops_printing(
@@ -138,7 +138,7 @@ def test_closing_does_not_wait_for_somebody_who_never_stops_printing(
 
         def read_while_it_grows(descriptor: int, size: int) -> bytes:
             if not given_up.is_set():
-                log.write(b"still here\n")
+                log.write(b"still here" * 1000 + b"\n")
             return read(descriptor, size)
 
         read, given_up = os.read, Event()
@@ -181,9 +181,9 @@ def test_a_flood_is_read_to_the_end_and_only_its_beginning_and_end_are_kept(tmp_
 
 def test_a_log_of_the_usual_size_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    path.write_bytes(b"a line\n" * 100_000)
+    path.write_bytes(b"a line\n" * 20_000)
     LogTail(path, lambda lines: None, bound=LogSize(path)).close()
-    assert path.read_bytes() == b"a line\n" * 100_000
+    assert path.read_bytes() == b"a line\n" * 20_000
 
 
 def test_a_log_that_was_removed_meanwhile(tmp_path: Path) -> None:
