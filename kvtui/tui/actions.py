@@ -10,7 +10,9 @@ from kvtui.tui.lines import EMPTY, Line, Span, fit, line, width_of, wrap
 EVERYWHERE = "everywhere"
 DETAIL = "detail"
 ENGINE = "engine"
-INNER = (DETAIL, "report", "form", "list", "dialog", "confirm", "opening", "engines", ENGINE)
+MODEL = "model"
+LINES = (DETAIL, "report", ENGINE, MODEL)
+INNER = (DETAIL, "report", "form", "list", "dialog", "confirm", "opening", "engines", ENGINE, "models", MODEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +51,28 @@ ACTIONS: tuple[Action, ...] = (
     Action("select_down", ("down", "j"), "down", "Select the row below.", ("procedure",), -1),
     Action("scroll_up", ("up", "k"), "up", "Scroll up.", (DETAIL, "report", ENGINE), -1),
     Action("scroll_down", ("down", "j"), "down", "Scroll down.", (DETAIL, "report", ENGINE), -1),
-    Action("page_up", ("pageup",), "page up", "Scroll a page up.", (DETAIL, "report", ENGINE), -1),
-    Action("page_down", ("pagedown", "space"), "page down", "Scroll a page down.", (DETAIL, "report", ENGINE), -1),
-    Action("scroll_home", ("home", "g"), "top", "Go to the first line.", (DETAIL, "report", ENGINE), 30),
-    Action("scroll_end", ("end", "G"), "end", "Go to the last line; a log follows on.", (DETAIL, "report", ENGINE), 31),
-    Action("refresh", ("r",), "refresh", "Look again.", ("engines", ENGINE), 5),
+    Action("page_up", ("pageup",), "page up", "Scroll a page up.", LINES, -1),
+    Action("page_down", ("pagedown", "space"), "page down", "Scroll a page down.", LINES, -1),
+    Action("scroll_home", ("home", "g"), "top", "Go to the first line.", LINES, 30),
+    Action("scroll_end", ("end", "G"), "end", "Go to the last line; a log follows on.", LINES, 31),
+    Action("refresh", ("r",), "refresh", "Look again.", ("engines", ENGINE, "models"), 5),
+    Action("shorter", ("left",), "less", "The next smaller context.", (MODEL,), 1),
+    Action("longer", ("right",), "more", "The next larger context.", (MODEL,), 2),
+    Action("kv_types", ("k",), "KV types", "The next pair of KV types.", (MODEL,), 3),
+    Action("more_slots", ("plus", "equals_sign"), "slot", "One slot more.", (MODEL,), 6),
+    Action("fewer_slots", ("minus",), "slot", "One slot fewer.", (MODEL,), 7),
+    Action("unify", ("u",), "unified", "One pool of cells for all slots, or a part for each.", (MODEL,), 8),
+    Action("micro_batch", ("m",), "-ub", "The next micro-batch.", (MODEL,), 9),
+    Action("tune_this", ("t",), "tune", "Tune it with this context, slots and micro-batch.", (MODEL,), 5),
+    Action("copy_budget", ("y",), "copy", "Copy the kvtui budget command that prints the same.", (MODEL,), 5),
+    Action("vram", ("v",), "memory", "Say how many GiB the card has; empty: what is seen here.", ("models", MODEL), 4),
+    Action("line_up", ("up",), "up", "Scroll up.", (MODEL,), -1),
+    Action("line_down", ("down", "j"), "down", "Scroll down.", (MODEL,), -1),
+    Action("where", ("o",), "other", "Name a folder, file, tag or address; Enter looks there.", ("models",), 3),
+    Action("budget_of", ("f2",), "budget", "What it costs and what fits, before anything is launched.", ("form",), 30),
     Action("yes", ("y",), "yes", "Do it.", ("confirm",), 1),
     Action("no", ("n",), "no", "Go back, nothing is done.", ("confirm",), 2),
-    Action("to_list", ("down",), "list", "From the field to the list below it.", ("form",), 39),
+    Action("to_list", ("down",), "list", "From the field to the list below it.", ("form", "models"), 39),
     Action("back", ("escape",), "back", "Back to where you were.", INNER, 40),
     Action("help", ("question_mark", "f1"), "help", "The keys, and what this screen is for.", (EVERYWHERE,), 90),
     Action("command_palette", ("ctrl+p",), "palette", "Every action by name.", (EVERYWHERE,), -1),
@@ -75,6 +91,12 @@ KEY_NAMES = {
     "home": "Home",
     "end": "End",
     "f1": "F1",
+    "f2": "F2",
+    "left": "←",
+    "right": "→",
+    "plus": "+",
+    "equals_sign": "=",
+    "minus": "-",
     "ctrl+p": "Ctrl+P",
     "ctrl+q": "Ctrl+Q",
     "ctrl+c": "Ctrl+C",

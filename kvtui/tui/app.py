@@ -77,6 +77,8 @@ class KvtuiApp(App[int], inherit_bindings=False):
         self.palette = Palette(self.theme_variables)
         self.animation_level = "none"
         self.live = Live(unattended=unattended)
+        self.vram: tuple[float, ...] | None = None
+        """GiB of the card that budgets are made for, as the operator says; None: what is seen here."""
         self.mailbox = Mailbox(lambda: self.post_message(Wake()))
         self.work: Work | None = None
         self.deadline: Deadline | None = None

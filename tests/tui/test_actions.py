@@ -7,6 +7,7 @@ from kvtui.tui.app import KvtuiApp
 from kvtui.tui.lines import text_of, width_of
 from kvtui.tui.screens.attach import EngineScreen, EnginesScreen
 from kvtui.tui.screens.base import bindings
+from kvtui.tui.screens.budget import ModelScreen, ModelsScreen
 from kvtui.tui.screens.details import DetailScreen, TextScreen
 from kvtui.tui.screens.dialogs import ConfirmDialog, ReasonDialog
 from kvtui.tui.screens.form import TuneScreen
@@ -24,6 +25,8 @@ SCREENS = {
     "start": StartScreen,
     "engines": EnginesScreen,
     "engine": EngineScreen,
+    "models": ModelsScreen,
+    "model": ModelScreen,
     "dialog": ReasonDialog,
     "confirm": ConfirmDialog,
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from kvtui.core.errors import InputError
+from kvtui.core.text import clean
 from kvtui.core.units import GIB
 
 if TYPE_CHECKING:
@@ -51,6 +53,22 @@ class Card:
             return self
         one = min(self.gpus[:n], key=lambda gpu: gpu.total_bytes)
         return Card(one.name, one.total_bytes, one.used_bytes, self.source)
+
+
+def parse_gib(text: str) -> tuple[float, ...]:
+    """`16`, or `16,16` for several cards, each above 0 and below 2^20. Raises InputError."""
+    sizes = []
+    for part in text.split(","):
+        try:
+            value = float(part)
+        except ValueError:
+            value = math.nan
+        if not 0 < value < 1 << 20:
+            raise InputError(
+                f"{clean(part.strip(), 40)!r} is not a size in GiB", hint="16, or 16,16 for two cards"
+            )
+        sizes.append(value)
+    return tuple(sizes)
 
 
 def given_card(gib: Sequence[float]) -> Card:

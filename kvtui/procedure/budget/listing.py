@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kvtui.core.errors import ModelFileError
+from kvtui.core.errors import InputError, ModelFileError
 from kvtui.core.text import clean
 from kvtui.model.budget import LargestContext, largest_context
 from kvtui.model.context import plan
@@ -16,9 +16,12 @@ from kvtui.model.header import Header, read_header
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import place
 from kvtui.procedure.budget.card import Card
+from kvtui.procedure.budget.measured import newest_sessions
 from kvtui.procedure.budget.money import Money, Terms, money_for
 from kvtui.procedure.budget.question import STAGES, TYPE_PAIRS
 from kvtui.sources import ollama
+from kvtui.sources.files import listing
+from kvtui.sources.huggingface import hub_cache
 from kvtui.sources.source import ModelFolder
 
 _LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
@@ -56,9 +59,37 @@ class ModelRow:
     error: str = ""
 
 
-def models_in(folder: ModelFolder) -> Iterator[Listed]:
-    """The models of a folder, one after the other as they are asked for, sorted within each folder."""
-    return _tags(folder.path) if folder.ollama else _files(folder.path)
+def models_in(folder: ModelFolder, most_folders: int | None = None) -> Iterator[Listed]:
+    """The models of a folder, one after the other as they are asked for, sorted within each folder.
+
+    With `most_folders` raises InputError where more have to be looked into, after the models of those.
+    """
+    return _tags(folder.path) if folder.ollama else _files(folder.path, most_folders)
+
+
+def models_at_hand(most_folders: int) -> Iterator[Listed]:
+    """Those that sessions were about lately, those of Ollama and of the Hugging Face cache, and those in this folder.
+
+    Raises InputError like `models_in`.
+    """
+    seen: set[str] = set()
+    for one in _at_hand(most_folders):
+        key = os.path.realpath(one.reference) if one.tag is None else one.reference
+        if key not in seen:
+            seen.add(key)
+            yield one
+
+
+def _at_hand(most_folders: int) -> Iterator[Listed]:
+    for _, started in newest_sessions():
+        if started.model.path.endswith(".gguf") and os.path.isfile(started.model.path):
+            yield Listed(started.model.path, started.model.path)
+    for name in listing("."):
+        if _is_model(name) and os.path.isfile(name):
+            yield Listed(name, os.path.abspath(name))
+    for store in ollama.stores():
+        yield from _tags(store)
+    yield from models_in(ModelFolder(hub_cache()), most_folders)
 
 
 def row(listed: Listed, request: ContextRequest, card: Card | None, terms: Terms, layers: Layers) -> ModelRow:
@@ -84,11 +115,20 @@ def _pair(shape: Geometry, asked: ContextRequest, money: Money | None) -> Larges
     return Largest(asked.type_k, asked.type_v, first.kv_bytes, first.refused, found)
 
 
-def _files(folder: str) -> Iterator[Listed]:
-    for root, folders, names in os.walk(folder):
+def _is_model(name: str) -> bool:
+    return name.endswith(".gguf") and not _LATER_PART.search(name)
+
+
+def _files(folder: str, most_folders: int | None = None) -> Iterator[Listed]:
+    for n, (root, folders, names) in enumerate(os.walk(folder)):
+        if most_folders is not None and n >= most_folders:
+            raise InputError(
+                f"{clean(folder)}: more than {most_folders:,} folders in it, the others were not looked into",
+                hint="give one of them",
+            )
         folders.sort()
         for name in sorted(names):
-            if name.endswith(".gguf") and not _LATER_PART.search(name):
+            if _is_model(name):
                 path = os.path.join(root, name)
                 yield Listed(os.path.relpath(path, folder), path)
 

@@ -27,13 +27,17 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRuntime:
-    """What run `run` of session `session` held beyond weights and KV, in bytes, at `n_ctx` tokens and `n_ubatch`."""
+    """What run `run` of session `session` held beyond weights and KV, in bytes, with that context and micro-batch.
+
+    `layers` are those on the GPU (None: all) and those whose experts stay on the CPU.
+    """
 
     n_bytes: int
     session: str
     run: int
     n_ctx: int
     n_ubatch: int
+    layers: tuple[int | None, int] = (None, 0)
 
 
 @dataclass(frozen=True, slots=True)

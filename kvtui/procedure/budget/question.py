@@ -28,6 +28,11 @@ class PairRow:
     largest: LargestContext | None
 
     @property
+    def types(self) -> tuple[str, str]:
+        """Of K and V."""
+        return self.asked.type_k, self.asked.type_v
+
+    @property
     def name(self) -> str:
         """`q8_0`, or `q8_0/q4_0` where K and V differ."""
         return pair_name(self.asked.type_k, self.asked.type_v)
@@ -44,6 +49,11 @@ class Answer:
     made: ContextPlan
     money: Money | None
     pairs: tuple[PairRow, ...]
+
+    @property
+    def types(self) -> tuple[str, str]:
+        """Of K and V."""
+        return self.request.type_k, self.request.type_v
 
     @property
     def fits(self) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -24,6 +25,7 @@ from kvtui.tui.screens.base import KvtuiScreen, bindings
 from kvtui.tui.widgets import Lines
 
 if TYPE_CHECKING:
+    from kvtui.procedure.budget.explore import Choices
     from kvtui.procedure.tune import Tuning
 
 PAUSE_S = 0.2
@@ -46,8 +48,10 @@ class TuneScreen(KvtuiScreen):
     about = "Type the path of a GGUF file, or choose from the list with the arrow keys; then choose what it is for."
     BINDINGS = bindings("form")
 
-    def __init__(self) -> None:
+    def __init__(self, typed: str = "", choices: Choices | None = None) -> None:
         super().__init__()
+        self._typed_first = typed
+        self._choices = choices
         self._entries: tuple[Entry, ...] = ()
         self._presets: tuple[Preset, ...] = ()
         self._model = ""
@@ -58,10 +62,12 @@ class TuneScreen(KvtuiScreen):
         yield Lines(id="head")
         with Vertical(id="file-stage"):
             yield Static(content(line(" Model file ", Span("a GGUF file; a folder is listed below", "dim"))))
-            yield Input(id="model", placeholder="/path/to/model.gguf", max_length=4096)
+            yield Input(self._typed_first, id="model", placeholder="/path/to/model.gguf", max_length=4096)
             yield Static(id="found")
             yield OptionList(id="entries")
         with Vertical(id="preset-stage"):
+            if self._choices is not None:
+                yield Static(content(line(" From the budget: ", Span(self._choices.for_tuning, "strong"))))
             yield Static(content(line(" What is it for? ", Span("Enter starts", "dim"))))
             yield OptionList(id="presets")
             yield Static(id="description")
@@ -177,11 +183,18 @@ class TuneScreen(KvtuiScreen):
     def _start(self, event: OptionList.OptionSelected) -> None:
         engine = self.query_one("#engine", Input).value.strip()
         preset = self._presets[event.option_index].name
-        self.kvtui.start_session(tune_job(self._model, preset, engine or None))
+        self.kvtui.start_session(tune_job(self._model, preset, engine or None, self._choices))
 
     @on(Input.Submitted, "#engine")
     def _engine_given(self) -> None:
         self.query_one("#presets").focus()
+
+    def action_budget_of(self) -> None:
+        """The budget of the model that is typed; without one, that of the models there or at hand."""
+        from kvtui.tui.screens.budget import ModelScreen, ModelsScreen
+
+        typed = self.query_one("#model", Input).value.strip()
+        self.app.push_screen(ModelScreen(self._model) if self._model else ModelsScreen(typed))
 
     def action_back(self) -> None:
         """To the file, or out."""
@@ -191,12 +204,22 @@ class TuneScreen(KvtuiScreen):
             self.app.pop_screen()
 
 
-def tune_job(model: str, preset: str, engine_bin: str | None) -> Callable[[Callable[[str], None]], Tuning]:
-    """The procedure on `model`."""
+def tune_job(
+    model: str, preset: str, engine_bin: str | None, choices: Choices | None = None
+) -> Callable[[Callable[[str], None]], Tuning]:
+    """The procedure on `model`, with what was chosen in its budget."""
 
     def job(note: Callable[[str], None]) -> Tuning:
         from kvtui.procedure.setup import TuneRequest, prepare
 
-        return prepare(TuneRequest(model=model, preset=preset, engine_bin=engine_bin), note)
+        request = TuneRequest(model=model, preset=preset, engine_bin=engine_bin)
+        if choices is not None:
+            request = replace(
+                request,
+                target_context=choices.ctx,
+                n_parallel=choices.slots,
+                n_ubatch=choices.n_ubatch,
+            )
+        return prepare(request, note)
 
     return job

@@ -106,6 +106,7 @@ class StartScreen(KvtuiScreen):
         menu.add_option(
             _option("tune", "Tune a model", line("which context really holds on this box, and the proof"))
         )
+        menu.add_option(_option("budget", "Budget", line("what fits this card, before anything is launched")))
         menu.add_option(
             _option("demo", "Demo", line("a small real model on the embedded engine, no GPU needed"))
         )
@@ -126,6 +127,10 @@ class StartScreen(KvtuiScreen):
                 from kvtui.tui.screens.form import TuneScreen
 
                 self.app.push_screen(TuneScreen())
+            case "budget":
+                from kvtui.tui.screens.budget import ModelsScreen
+
+                self.app.push_screen(ModelsScreen())
             case "demo":
                 self.kvtui.start_session(demo_job, unattended=True)
             case "sessions":
