@@ -43,7 +43,8 @@ def list_json(found: Sequence[Found], gpu: GpuMemory) -> dict[str, Any]:
 def as_json(view: Attached) -> dict[str, Any]:
     """One engine: what was asked with the source of each value, what is proven, and what differs.
 
-    `actual` is the document `kvtui.log/1` without its findings; lines count in the log file.
+    `actual` is the document `kvtui.log/1` without its findings, and its lines count among those that were read; lines
+    of checks and findings count in the log. `log.parts` holds, for each part read, its first line in both counts.
     """
     seen = view.seen
     actual = document.as_json(view.facts)
@@ -70,7 +71,7 @@ def as_json(view: Attached) -> dict[str, Any]:
         "log": {
             **_log(seen.place),
             "first_line": seen.log.first_line,
-            "skipped": seen.log.skipped,
+            "parts": [list(part) for part in seen.log.parts],
             "problem": seen.log.problem or None,
         },
         "notes": [*seen.notes, *seen.http.problems],

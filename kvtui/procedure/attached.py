@@ -9,6 +9,7 @@ from kvtui.core.config import RunConfig
 from kvtui.core.findings import Evidence, Finding
 from kvtui.core.units import size
 from kvtui.engines.attach.asked import Asked
+from kvtui.engines.attach.logread import LogRead
 from kvtui.engines.attach.look import Seen
 from kvtui.logs.facts import EngineFacts, SlotFacts
 from kvtui.procedure.attached_memory import infer_types
@@ -54,10 +55,9 @@ def attach(seen: Seen) -> Attached:
         config = config_of(seen.asked, facts)
         inference = None if _proves_types(facts) else infer_types(seen, config, facts)
         rows = [_llama_row(check, seen.asked, sources, inference) for check in compare(config, facts)]
-    shift = (seen.log.first_line or 1) - 1
-    rows = [replace(r, line=r.line + shift) if r.line is not None else r for r in rows]
+    rows = [r if r.line is None else replace(r, line=seen.log.line(r.line)) for r in rows]
     kept = [f for f in facts.findings if f.id != "setting-unproven"]  # the rows know more than the log alone
-    findings = [*_shifted(kept, shift), *_own_findings(seen, rows, facts, shift)]
+    findings = [*_in_the_log(kept, seen.log), *_own_findings(seen, rows, facts)]
     return Attached(
         seen=seen,
         facts=facts,
@@ -149,7 +149,7 @@ def _llama_row(
 _BASIS = {"gpu": "GPU memory", "host": "host memory"}
 
 
-def _own_findings(seen: Seen, rows: list[Row], facts: EngineFacts, shift: int) -> Iterator[Finding]:
+def _own_findings(seen: Seen, rows: list[Row], facts: EngineFacts) -> Iterator[Finding]:
     known = {f.id for f in facts.findings}
     unproven = [r.setting for r in rows if r.state == "unproven" and r.asked != NOT_ASKED]
     if unproven and "kv-unproven" not in known:
@@ -160,9 +160,9 @@ def _own_findings(seen: Seen, rows: list[Row], facts: EngineFacts, shift: int) -
             f"Asked for and not shown: {', '.join(unproven)}. {_no_log(seen)}".rstrip(),
             "-lv 4 (or LLAMA_ARG_LOG_VERBOSITY=4)" if seen.kind == "llama-server" else "",
         )
-    told = {e.line + shift for f in facts.findings for e in f.evidence if e.line is not None}
+    told = {seen.log.line(e.line) for f in facts.findings for e in f.evidence if e.line is not None}
     for row in rows:
-        if row.state == "differs" and row.line not in told:
+        if row.state == "differs" and (row.line is None or row.line not in told):
             where = row.evidence if row.line is None else f"line {row.line} of its log"
             yield Finding(
                 "setting-differs",
@@ -195,10 +195,11 @@ def _no_log(seen: Seen) -> str:
     return f"No log was read: {seen.log.problem}." if seen.log.problem else ""
 
 
-def _shifted(findings: list[Finding], shift: int) -> Iterator[Finding]:
+def _in_the_log(findings: list[Finding], log: LogRead) -> Iterator[Finding]:
+    """The same with the lines of the whole log, of which only parts were read."""
     for finding in findings:
         evidence = tuple(
-            Evidence(None if e.line is None else e.line + shift, e.text) for e in finding.evidence
+            Evidence(None if e.line is None else log.line(e.line), e.text) for e in finding.evidence
         )
         yield replace(finding, evidence=evidence)
 

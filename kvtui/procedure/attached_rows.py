@@ -35,6 +35,15 @@ _OWN_NAMES: Mapping[str, tuple[tuple[str, str, str], ...]] = {
 }
 
 
+_AUTOMATIC: Mapping[str, tuple[Any, ...]] = {
+    "num_ctx": (0,),
+    "num_parallel": (0,),
+    "kv_cache_dtype": ("auto",),
+    "max_model_len": (-1, "auto"),
+}
+"""Values that leave the choice to the engine."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One setting. `asked` is `-` where nothing was asked for (`asked_from` is empty then); `line` counts in the log
@@ -56,8 +65,12 @@ def own_rows(seen: Seen, facts: EngineFacts) -> list[Row]:
     rows = []
     for label, asked_as, proven_as in table:
         given = seen.asked.settings.get(asked_as)
-        if given is None and asked_as in facts.requested:
+        if given is None and facts.requested.get(
+            asked_as
+        ):  # its dump of the environment prints unset as 0 or false
             given = Setting(facts.requested[asked_as], "its log")
+        if given is not None and given.value in _AUTOMATIC.get(asked_as, ()):
+            given = None
         actual, evidence, line = _own_actual(seen, facts, proven_as)
         if given is None and actual is None:
             continue
@@ -81,7 +94,7 @@ def own_rows(seen: Seen, facts: EngineFacts) -> list[Row]:
 def _own_actual(seen: Seen, facts: EngineFacts, name: str) -> tuple[Any, str, int | None]:
     value = (facts.actual or {}).get(name)
     if value is not None:
-        return value, "log", facts.lines.get(f"actual.{name}")
+        return value, "log", facts.lines.get(f"actual.{name}") or _line_of(facts, name)
     told = {"n_ctx": "max_model_len", "kv_type": "kv_cache_dtype"} if seen.kind != "ollama" else {}
     found = seen.http.proven.get(told.get(name, name))
     if found is not None and found.value != "auto":  # the model decides, and this does not say what
@@ -90,6 +103,16 @@ def _own_actual(seen: Seen, facts: EngineFacts, name: str) -> tuple[Any, str, in
     if name == "n_ctx_request" and models is not None and models.value:
         return models.value[0]["context_length"], "/api/ps", None
     return None, "", None
+
+
+def _line_of(facts: EngineFacts, name: str) -> int | None:
+    """The line of the llama.cpp runner below that proves a setting which its daemon names."""
+    main, slots = facts.main, facts.slots
+    if name == "num_parallel":
+        return None if slots is None else slots.line
+    if name == "kv_type":
+        return next((c.line for c in main.caches if c.type_k), None) if main is not None else None
+    return None if main is None else main.lines.get(name)
 
 
 def _same(asked: Any, actual: Any) -> bool:

@@ -99,7 +99,7 @@ def look(found: Found, access: Access, *, log: LogPlace | None = None, limit_s: 
     pid = found.process.pid
     family = {pid: processes.family(pid)}
     with ThreadPoolExecutor(3) as pool:
-        reading = pool.submit(read_log, place, _expected(kind, asked), limit_s)
+        reading = pool.submit(read_log, place, _expected(kind, asked), limit_s, daemon=kind == "ollama")
         asking = pool.submit(_ask, kind, found.address, access)
         measuring = pool.submit(gpu_memory, family, limit_s)
         host = host_memory(pid)
@@ -132,7 +132,7 @@ def look_at_address(
     )
     place = log or unknown
     with ThreadPoolExecutor(2) as pool:
-        reading = pool.submit(read_log, place, {}, limit_s)
+        reading = pool.submit(read_log, place, {}, limit_s, daemon=kind == "ollama")
         http, read = pool.submit(_ask, kind, address, access).result(), reading.result()
     note = "what it was asked is not known: its process is not seen from here"
     return Seen(

@@ -81,10 +81,12 @@ def _ask(families: Mapping[int, tuple[int, ...]], limit_s: float) -> GpuMemory:
 def _of_open_files(families: Mapping[int, tuple[int, ...]], why: str) -> GpuMemory:
     """What the kernel's own drivers (amdgpu, ..) count for open files."""
     from kvtui.gpu.fdinfo import DrmClients
+    from kvtui.gpu.host import Family
 
+    clients = DrmClients(Path("/proc"), Family())
     found = {}
     for pid in families:
-        by_card = DrmClients(Path("/proc")).read(pid)
+        by_card = clients.read(pid)
         if by_card:
             found[pid] = sum(vram for vram, _ in by_card.values())
     return GpuMemory(found, "" if found else why)

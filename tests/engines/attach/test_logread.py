@@ -126,9 +126,33 @@ class TestReading:
         assert time.monotonic() - began < 5
         assert found.skipped
         assert found.first_line == 100_001
+        text = log.read_bytes().split(b"\n")
+        failed = found.line(found.facts.failures[0].line or 0)
+        assert failed == len(text) - 1
+        assert text[failed - 1] + b"\n" == failure
         assert found.facts.main is not None
         assert found.facts.failures
         assert found.facts.n_lines < 10_000
+
+    def test_of_a_daemon_its_own_start_and_the_newest_engine(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(logread, "_HEAD", 1 << 16)
+        config = b'time=2026-08-01T10:00:00.000Z level=INFO source=routes.go:1 msg="server config" env="map['
+        config += b'OLLAMA_FLASH_ATTENTION:true OLLAMA_KV_CACHE_TYPE:q8_0]"\n'
+        log = tmp_path / "a.log"
+        log.write_bytes(
+            NOISE * 10 + config + (NOISE * 20_000 + start_up(8192)) + NOISE * 20_000 + start_up(4096)
+        )
+        found = read_log(given_file(str(log)), {}, 20, daemon=True)
+        assert found.first_line == 11
+        assert found.facts.engine == "ollama"
+        assert found.facts.requested["kv_type"] == "q8_0"
+        assert found.facts.main is not None
+        assert found.facts.main.n_ctx == 4096
+        line = found.line(found.facts.main.lines["n_ctx"])
+        assert line is not None
+        assert b"n_ctx         = 4096" in log.read_bytes().split(b"\n")[line - 1]
 
     def test_a_start_across_two_blocks_is_found(self, tmp_path: Path) -> None:
         log = tmp_path / "a.log"
