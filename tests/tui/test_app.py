@@ -210,6 +210,24 @@ async def test_the_last_run_can_be_run_again_and_only_when_there_is_one(tmp_path
     assert (last.choice, last.reason) == ("retry", "noise")
 
 
+async def test_what_is_advised_against_can_be_insisted_on(tmp_path: Path) -> None:
+    app = app_on(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, asked(app))
+        question = app.live.question
+        assert question is not None
+        question.recommendation = replace(
+            question.recommendation, kind="skip", title="Leave out 64K of context"
+        )
+        assert "insist" not in app.screen.unavailable()  # type: ignore[attr-defined]
+        await pilot.press("i")
+        await until(pilot, lambda: isinstance(app.screen, ReasonDialog))
+        await pilot.press(*"sure", "enter")
+        await until(pilot, lambda: app.live.state.decided)  # type: ignore[union-attr]
+    last = app.live.state.decided[-1]  # type: ignore[union-attr]
+    assert (last.choice, last.reason, last.by) == ("insist", "sure", "operator")
+
+
 async def test_skipping_asks_for_a_reason_that_is_kept(tmp_path: Path) -> None:
     app = app_on(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
