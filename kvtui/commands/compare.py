@@ -14,10 +14,14 @@ if TYPE_CHECKING:
     from kvtui.report.comparison import Comparison
     from kvtui.session.state import RunRecord, SessionState
 
+_ABOUT = """\
+What changed between two sessions or two runs, asked and proven, and what it
+did: memory, speeds with their spread, recall, tasks, outputs.
+"""
 _EPILOG = """\
-SESSION is an id, the start of one, a folder, last, or a report in JSON (a file ending in .json). SESSION:3 is
-run 3 of it; :5 alone is run 5 of the session of A. Of a session beside a run, the run that its verdict stands
-on is taken.
+SESSION is an id, the start of one, a folder, last, or a report in JSON (a file
+ending in .json). SESSION:3 is run 3 of it; :5 alone is run 5 of the session of
+A. Of a session beside a run, the run that its verdict stands on is taken.
 
 exit status: 0, 2 no such session or run
 """
@@ -28,8 +32,7 @@ def add_parser(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "compare",
         help="two sessions or two runs against each other",
-        description="What changed between two sessions or two runs, asked and proven, and what it did: memory, "
-        "speeds with their spread, recall, tasks, outputs.",
+        description=_ABOUT,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

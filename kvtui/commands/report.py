@@ -16,12 +16,14 @@ from kvtui.core.text import clean
 FORMATS = ("md", "html", "json", "csv")
 
 _EPILOG = """\
-md    for a person: verdict, command line, what to paste where, every run, findings with their evidence
+md    for a person: verdict, command line, what to paste where, every run,
+      findings with their evidence
 html  the same with charts, in one file that loads nothing
 json  for a program (kvtui.report/1)
 csv   one row a run, for a spreadsheet
 
-Values of options and variables that look like a key, token or password are never written.
+Values of options and variables that look like a key, token or password are
+never written.
 
 exit status: 0, 2 no such session
 """

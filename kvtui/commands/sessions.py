@@ -17,8 +17,10 @@ _CELLS = 80
 _NAME = 22
 
 _EPILOG = """\
-kvtui sessions export SESSION [FILE]   the session as one file: everything recorded, the raw logs too
-kvtui sessions import FILE             such a file from elsewhere: to report on and compare, never to go on with
+kvtui sessions export SESSION [FILE]
+    the session as one file: everything that was recorded, the raw logs too
+kvtui sessions import FILE
+    such a file from elsewhere: to report on and to compare, not to go on with
 
 exit status: 0, 2 no such session or file
 """
