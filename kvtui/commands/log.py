@@ -111,7 +111,12 @@ def _explain(name: str) -> str:
     for entry in CATALOGUE:
         if entry.id == name:
             return entry.explain()
-    known = ", ".join(sorted(e.id for e in CATALOGUE))
+    from kvtui.procedure.faults import FAULTS
+
+    for fault in FAULTS:
+        if fault.id == name:
+            return fault.explain()
+    known = ", ".join(sorted({*(e.id for e in CATALOGUE), *(f.id for f in FAULTS)}))
     raise InputError(f"{name!r} is no kind of finding", hint=f"there are: {known}")
 
 

@@ -23,6 +23,17 @@ class Fault:
     why: str
     next: str
 
+    def explain(self) -> str:
+        """The fault as `kvtui log --explain` prints it."""
+        return "\n".join(
+            (
+                f"{self.id} (error): {self.title}",
+                "Evidence: how a run of kvtui ended",
+                f"Why it matters: {self.why}",
+                f"Change next: {self.next}",
+            )
+        )
+
 
 FAULTS: tuple[Fault, ...] = (
     Fault(

@@ -13,6 +13,7 @@ from threading import Event
 
 import pytest
 
+from kvtui.cli import main
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import Cancelled, EngineGone, KvtuiError, RequestError, StartError
 from kvtui.core.findings import Finding
@@ -160,6 +161,13 @@ def test_a_finding_of_the_log_is_not_said_twice() -> None:
 def test_every_fault_says_what_to_do() -> None:
     assert len({f.id for f in FAULTS}) == len(FAULTS)
     assert all(f.title and f.why and f.next for f in FAULTS)
+
+
+def test_a_fault_can_be_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", "--explain", "engine-hung-loading"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("engine-hung-loading (error): The engine does not get ready")
+    assert "dmesg" in said
 
 
 # Time
