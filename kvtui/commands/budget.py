@@ -15,6 +15,7 @@ from kvtui.model.context import ContextPlan, plan
 from kvtui.model.geometry import geometry
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import place
+from kvtui.procedure.budget.measured import pick, read_measurements
 from kvtui.procedure.budget.money import ASSUMED_RUNTIME_GIB, DEFAULT_MARGIN_GIB, Money, money_for
 from kvtui.procedure.budget.question import Answer, pair_rows
 from kvtui.sources.open import open_model
@@ -85,7 +86,8 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--runtime", type=_gib, metavar="GIB",
-        help=f"what the engine takes beside weights and KV (default: {ASSUMED_RUNTIME_GIB} assumed)",
+        help="what the engine takes beside weights and KV (default: what a session measured of this model on this"
+        f" card, else {ASSUMED_RUNTIME_GIB} assumed)",
     )  # fmt: skip
     parser.add_argument(
         "--margin", type=_gib, default=DEFAULT_MARGIN_GIB, metavar="GIB",
@@ -181,7 +183,11 @@ def _run_gguf(args: argparse.Namespace, source: GgufModel) -> int:
     requests = [request_of(args, ctx) for ctx in args.ctx or [0]]
     plans = [plan(shape, request) for request in requests]
     card = card_for(args)
-    money = money_for(card, placement.gpu_bytes, terms_for(args)) if card else None
+    measured = None
+    if card is not None and args.runtime is None:
+        found = read_measurements(card.name).of(header.header_sha256)
+        measured = pick(found, args.n_ubatch, (args.n_gpu_layers, args.n_cpu_moe))
+    money = money_for(card, placement.gpu_bytes, terms_for(args), measured) if card else None
     table = pair_rows(shape, requests[0], money) if money else ()
     answer = Answer(source, shape, placement, requests[0], plans[0], money, table)
     told: list[Told] = []

@@ -96,7 +96,7 @@ def _context(shape: Geometry, request: ContextRequest, made: ContextPlan) -> dic
 
 
 def _budget(answer: Answer, money: Money) -> dict[str, Any]:
-    kv_bytes, terms, card = answer.made.kv_bytes, money.budget, money.card
+    kv_bytes, terms, card, measured = answer.made.kv_bytes, money.budget, money.card, money.measured
     return {
         "card": card.name,
         "gpus": [
@@ -111,6 +111,14 @@ def _budget(answer: Answer, money: Money) -> dict[str, Any]:
         "weights_bytes": terms.weights_bytes,
         "runtime_bytes": terms.runtime_bytes,
         "runtime_source": money.runtime_source,
+        "runtime_run": {
+            "session": measured.session,
+            "run": measured.run,
+            "n_ctx": measured.n_ctx,
+            "n_ubatch": measured.n_ubatch,
+        }
+        if measured
+        else None,
         "speculative_bytes": terms.speculative_bytes,
         "margin_bytes": terms.margin_bytes,
         "kv_budget_bytes": terms.kv_budget_bytes,

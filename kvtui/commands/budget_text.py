@@ -124,13 +124,15 @@ def _bar(money: Money, made: ContextPlan) -> list[str]:
     scale, free = words.scale_bytes(money, parts), words.free_bytes(money, parts)
     stacked = [*((part.name, part.n_bytes or 0) for part in parts), ("free", free)]
     bar = "".join(_FILL[name] * round(BAR * n / scale) for name, n in stacked)
-    card = f"  {clip(money.card.name, 50)}" if money.card.name else ""
+    card = f"  {clip(words.card_name(money.card), 60)}" if words.card_name(money.card) else ""
     lines = [f"card     {size(terms.total_bytes)}{card}", f"[{bar[:BAR]:<{BAR}}]"]
     for part in parts:
         if part.n_bytes or part.name != "reserve" or part.source == "not measured":
             shown = "unknown" if part.n_bytes is None else size(part.n_bytes)
             source = f" ({part.source})" if part.source else ""
             lines.append(f"  {_FILL[part.name]} {part.name:<9}{shown:>12}{source}")
+    if money.measured is not None:
+        lines.append(_prose(f"  runtime measured by {words.measured_by(money.measured)}", 4))
     verdict = "" if kept is None else f": {words.verdict(money, kept)}"
     return [*lines, f"budget   {size(terms.kv_budget_bytes)} for KV{verdict}"]
 

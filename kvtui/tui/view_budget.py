@@ -110,7 +110,7 @@ def _no_card(made: Answer, cells: int) -> list[Line]:
 
 def _card(made: Answer, money: Money, cells: int) -> list[Line]:
     card = money.card
-    name = card.name or ("given" if not card.gpus else f"{len(card.gpus)} cards given, their sum")
+    name = words.card_name(card) or "given"
     head = fit(line(Span("card    ", "dim"), Span(size(card.total_bytes), "strong"), f"  {name}"), cells)
     stacked = words.parts(money, made.made.kv_bytes)
     return [head, bar(money, stacked, cells), *_legend(money, stacked, cells), *_verdict(made, cells)]
@@ -153,8 +153,7 @@ def _legend(money: Money, stacked: Sequence[words.Part], cells: int) -> list[Lin
             rows.append(EMPTY)
         rows[-1] = line(rows[-1], "  " if rows[-1] else "", item)
     if money.measured is not None:
-        one = money.measured
-        text = f"runtime measured by session {one.session}, run {one.run}, at {tokens(one.n_ctx)}"
+        text = f"runtime measured by {words.measured_by(money.measured)}"
         rows += [line(Span(row, "dim")) for row in wrap(text, cells)]
     return rows
 

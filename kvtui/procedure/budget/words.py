@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvtui.core.units import size
+from kvtui.core.units import GIB, size, tokens
 from kvtui.model.budget import LargestContext
 from kvtui.model.cache_types import CACHE_TYPES
 from kvtui.model.context import ContextPlan
 from kvtui.model.geometry import Geometry
-from kvtui.procedure.budget.money import Money
+from kvtui.procedure.budget.card import Card
+from kvtui.procedure.budget.money import MeasuredRuntime, Money
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,19 @@ def parts(money: Money, kv_bytes: int | None) -> tuple[Part, ...]:
         Part("runtime", terms.runtime_bytes, money.runtime_source),
         Part("margin", terms.margin_bytes),
     )
+
+
+def measured_by(measured: MeasuredRuntime) -> str:
+    """`session 20261129-101010-bbbb, run 3, at 64K`."""
+    return f"session {measured.session}, run {measured.run}, at {tokens(measured.n_ctx)}"
+
+
+def card_name(card: Card) -> str:
+    """The name, with the single memories where there are several; empty for one that was given."""
+    if not card.gpus:
+        return card.name or ""
+    each = " + ".join(f"{gpu.total_bytes / GIB:.2f}" for gpu in card.gpus)
+    return f"{card.name or f'{len(card.gpus)} cards given'}: the sum of {each}"
 
 
 def free_bytes(money: Money, stacked: Sequence[Part]) -> int:
