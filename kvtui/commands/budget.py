@@ -189,7 +189,7 @@ def _run_gguf(args: argparse.Namespace, source: GgufModel) -> int:
         measured = pick(found, args.n_ubatch, (args.n_gpu_layers, args.n_cpu_moe))
     money = money_for(card, placement.gpu_bytes, terms_for(args), measured) if card else None
     table = pair_rows(shape, requests[0], money) if money else ()
-    answer = Answer(source, shape, placement, requests[0], plans[0], money, table)
+    answer = Answer(source, shape, placement, requests[0], plans[0], money, table, args.n_cpu_moe)
     told: list[Told] = []
     if args.ask_engine is not None:
         from kvtui.commands.budget_engine import ask_engine

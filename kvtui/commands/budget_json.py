@@ -124,6 +124,18 @@ def _budget(answer: Answer, money: Money) -> dict[str, Any]:
         "kv_budget_bytes": terms.kv_budget_bytes,
         "fits": answer.fits,
         "over_bytes": None if kv_bytes is None else max(0, terms.over_bytes(kv_bytes)),
+        "split": [
+            {
+                "index": one.gpu.index,
+                "layers": one.layers,
+                "output": one.output,
+                "weights_bytes": one.weights_bytes,
+                "kv_bytes": one.kv_bytes,
+                "free_bytes": one.free_bytes,
+                "exactness": "approximate",
+            }
+            for one in answer.shares
+        ],
         "kv_types": [_pair(row) for row in answer.pairs],
     }
 

@@ -33,7 +33,7 @@ def text(answer: Answer, rows: Rows) -> str:
     for request, made in rows:
         lines += ["", *_context(answer.shape, request, made)]
     if answer.money is not None:
-        lines += ["", *_bar(answer.money, answer.made), "", *_pairs(answer.pairs)]
+        lines += ["", *_bar(answer.money, answer.made), *_split(answer), "", *_pairs(answer.pairs)]
     lines += ["", *_extras(answer.shape, answer.request, answer.made)]
     lines += [_prose(f"note: {note}") for note in answer.shape.notes]
     return "\n".join(line.rstrip() for line in lines)
@@ -135,6 +135,12 @@ def _bar(money: Money, made: ContextPlan) -> list[str]:
         lines.append(_prose(f"  runtime measured by {words.measured_by(money.measured)}", 4))
     verdict = "" if kept is None else f": {words.verdict(money, kept)}"
     return [*lines, f"budget   {size(terms.kv_budget_bytes)} for KV{verdict}"]
+
+
+def _split(answer: Answer) -> list[str]:
+    shares = answer.shares
+    rows = [_prose(f"         {words.share(one, n)}", 16) for n, one in enumerate(shares)]
+    return ["", _prose(f"split    {words.SPLIT_RULE}"), *rows] if shares else []
 
 
 def _pairs(pairs: tuple[PairRow, ...]) -> list[str]:

@@ -113,7 +113,13 @@ def _card(made: Answer, money: Money, cells: int) -> list[Line]:
     name = words.card_name(card) or "given"
     head = fit(line(Span("card    ", "dim"), Span(size(card.total_bytes), "strong"), f"  {name}"), cells)
     stacked = words.parts(money, made.made.kv_bytes)
-    return [head, bar(money, stacked, cells), *_legend(money, stacked, cells), *_verdict(made, cells)]
+    out = [head, bar(money, stacked, cells), *_legend(money, stacked, cells), *_verdict(made, cells)]
+    shares = made.shares
+    if shares:
+        out += labelled("split", words.SPLIT_RULE, cells)
+    for n, one in enumerate(shares):
+        out += labelled("", words.share(one, n), cells, tone="bad" if one.over_bytes > 0 else "")
+    return out
 
 
 def bar(money: Money, stacked: Sequence[words.Part], cells: int) -> Line:

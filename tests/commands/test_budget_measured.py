@@ -155,6 +155,38 @@ def test_all_that_the_environment_leaves_is_the_default(
     assert json.loads(capsys.readouterr().out)["budget"] is None
 
 
+def test_a_split_is_named_an_approximation_and_adds_up(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = [tensor(f"blk.{n}.w", (64, 64 + n), 0, 0) for n in range(32)]
+    rows += [tensor("output.weight", (64, 1000), 0, 0), tensor("token_embd.weight", (64, 1000), 0, 0)]
+    path = str(write(tmp_path / "s.gguf", gguf(model("llama", **SIZES), rows)))
+    main(["budget", path, "--vram", "16,16,1", "-c", "32768", "--json"])
+    made = json.loads(capsys.readouterr().out)
+    shares = made["budget"]["split"]
+    # 33 positions, the output last; the shares end at 16/33, 32/33 and 1, and a position at an end goes behind it.
+    assert [(one["layers"], one["output"]) for one in shares] == [(16, False), (16, False), (0, True)]
+    assert sum(one["kv_bytes"] for one in shares) == made["kv_bytes"] == 4 << 30
+    assert sum(one["weights_bytes"] for one in shares) == made["weights"]["gpu_bytes"]
+    assert {one["exactness"] for one in shares} == {"approximate"}
+    assert main(["budget", path, "--vram", "2,1.5", "-c", "32768"]) == 1
+    page = capsys.readouterr().out
+    assert "split    about, by layers in proportion to free memory" in page
+    assert "too much" in page.split("split ")[1]
+    assert max(map(len, page.splitlines())) <= 80
+    main(["budget", path, "--vram", "16", "-c", "32768"])
+    assert "\nsplit " not in capsys.readouterr().out
+
+
+def test_layers_that_stay_on_the_host_are_no_part_of_the_split(
+    capsys: pytest.CaptureFixture[str], path: str
+) -> None:
+    shares = budget(capsys, path, "--vram", "8,8", "-c", "32768", "-ngl", "9")["split"]
+    assert [(one["layers"], one["output"]) for one in shares] == [(5, False), (3, True)]
+    assert sum(one["kv_bytes"] for one in shares) == 1 << 30
+    assert budget(capsys, path, "--vram", "8,8", "-ngl", "0")["split"] == []
+
+
 def test_a_gpu_that_is_not_there(
     capsys: pytest.CaptureFixture[str], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

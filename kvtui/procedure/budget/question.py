@@ -10,6 +10,7 @@ from kvtui.model.geometry import Geometry
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import WeightPlacement
 from kvtui.procedure.budget.money import Money
+from kvtui.procedure.budget.split import Share, split
 from kvtui.sources.source import GgufModel
 
 TYPE_PAIRS = (("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0"))
@@ -49,6 +50,16 @@ class Answer:
     made: ContextPlan
     money: Money | None
     pairs: tuple[PairRow, ...]
+    n_cpu_moe: int | None = None
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """About what each of several GPUs would get; empty for a single one."""
+        return (
+            split(self.shape, self.placement, self.made, self.money.card.gpus, self.n_cpu_moe)
+            if self.money
+            else ()
+        )
 
     @property
     def types(self) -> tuple[str, str]:

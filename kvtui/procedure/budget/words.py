@@ -12,6 +12,7 @@ from kvtui.model.context import ContextPlan
 from kvtui.model.geometry import Geometry
 from kvtui.procedure.budget.card import Card
 from kvtui.procedure.budget.money import MeasuredRuntime, Money
+from kvtui.procedure.budget.split import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,20 @@ def card_name(card: Card) -> str:
         return card.name or ""
     each = " + ".join(f"{gpu.total_bytes / GIB:.2f}" for gpu in card.gpus)
     return f"{card.name or f'{len(card.gpus)} cards given'}: the sum of {each}"
+
+
+SPLIT_RULE = "about, by layers in proportion to free memory; compute buffers come on top"
+
+
+def share(one: Share, number: int) -> str:
+    """One GPU of several: `GPU 0  17 layers + output, 5.40 GiB weights, 1.20 GiB KV of 15.75 GiB free`."""
+    index = number if one.gpu.index is None else one.gpu.index
+    layers = f"{one.layers} layers{' + output' if one.output else ''}"
+    over = f", {size(one.over_bytes)} too much" if one.over_bytes > 0 else ""
+    return (
+        f"GPU {index}  {layers}, {size(one.weights_bytes)} weights, {size(one.kv_bytes)} KV"
+        f" of {size(one.free_bytes)} free{over}"
+    )
 
 
 def free_bytes(money: Money, stacked: Sequence[Part]) -> int:
