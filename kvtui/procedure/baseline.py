@@ -67,7 +67,10 @@ def _smallest(sit: Situation) -> int:
 def _beyond_the_card(sit: Situation, context: int) -> bool:
     """True when the forecast, from what the floor measured, does not even fit without a margin."""
     device = sit.state.started.device
-    total = sit.oracle.forecast(sit.state, _config(sit, context)).total_bytes
+    forecast = sit.oracle.forecast(sit.state, _config(sit, context))
+    if forecast.short_bytes:
+        return True
+    total = forecast.total_bytes
     return device.kind != "host" and total is not None and total > device.total_bytes
 
 

@@ -10,6 +10,7 @@ from kvtui.procedure.rules.offload import OFFLOAD
 from kvtui.procedure.rules.rule import MEMORY_CAUSES, Case
 from kvtui.procedure.situation import Close, Situation
 from kvtui.procedure.speeds import deepest_decode
+from kvtui.procedure.variables import BY_NAME
 from kvtui.session.records import Recommendation
 from kvtui.session.state import RunRecord
 
@@ -100,10 +101,10 @@ def _measured(sit: Situation) -> list[str]:
         elif run.subject.startswith("reserve:"):
             parts.append(_reserve_text(sit, run))
         elif holds.ok and run.change is not None:
+            variable = BY_NAME.get(run.change.variable)
+            what = variable.label if variable is not None else run.change.option
             price = _price(sit, run)
-            parts.append(
-                f"{tokens(run.config.n_ctx)} holds with {run.change.option} {run.change.after}{price}"
-            )
+            parts.append(f"{tokens(run.config.n_ctx)} holds with {what} {run.change.after}{price}")
     return parts
 
 

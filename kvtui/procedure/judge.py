@@ -83,7 +83,8 @@ def failure_kind(facts: EngineFacts, error: KvtuiError) -> FailureKind:
         }
         return kinds.get(logged.phase, "crash")
     if logged is not None and logged.kind == "refused":
-        return "refused"
+        # An engine that counts its pool before it allocates refuses what another would run out of memory with.
+        return "kv-oom" if logged.phase == "kv" else "refused"
     if isinstance(error, StartError):
         return "hung" if error.kind == "hung" else "start"
     if isinstance(error, EngineGone):
@@ -111,7 +112,8 @@ def _reason(facts: EngineFacts, error: KvtuiError, failure: FailureKind) -> str:
         "prefill-oom": "out of memory while processing a prompt",
     }
     line = f", log line {logged.line}" if logged.line else ""
-    return f"{words[failure]}{wanted}{line}" if failure in words else f"{logged.text}{line}"
+    ran_out = logged.kind == "oom" and failure in words
+    return f"{words[failure]}{wanted}{line}" if ran_out else f"{logged.text}{line}"
 
 
 def _differences(run: RunRecord, checks: tuple[SettingCheck, ...]) -> list[Finding]:

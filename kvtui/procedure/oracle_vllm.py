@@ -10,6 +10,7 @@ import hashlib
 import math
 import os
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError
@@ -20,7 +21,7 @@ from kvtui.model.context import ContextPlan
 from kvtui.model.hf.layers import AttentionLayer
 from kvtui.model.hf.vllm import KvDtype, Pages, ServeRequest, lay_out, value_bytes
 from kvtui.session.records import Forecast, ModelInfo
-from kvtui.session.state import SessionState
+from kvtui.session.state import RunRecord, SessionState
 from kvtui.sources.files import listing, read_bytes
 from kvtui.sources.open import open_model
 from kvtui.sources.source import HfModel
@@ -153,20 +154,43 @@ class VllmOracle:
 
 
 def pool_bytes(state: SessionState, config: RunConfig) -> int | None:
-    """The pool to expect, from the latest run with the same batch, sequences and graphs; None before one.
+    """The pool to expect, from the latest run with the same sequences and graphs; None before one.
 
-    Another share of the card gives that much more or less; the type of the cache changes nothing.
+    Another share of the card gives that much more or less, another batch by what a token of it was measured to take;
+    the type of the cache changes nothing.
     """
     for run in reversed(state.runs):
-        told = (run.facts.actual or {}).get("kv_gib")
-        before = run.config.gpu_memory_utilization
-        if not isinstance(told, int | float) or not _same_runtime(run.config, config):
-            continue
-        if before is None or config.gpu_memory_utilization is None:
-            continue
-        moved = (config.gpu_memory_utilization - before) * state.started.device.total_bytes
-        return max(0, round(told * GIB + moved))
+        pool = _told(state, run, config)
+        if pool is not None and _same_runtime(run.config, config):
+            return pool
+    slope = _per_batched_token(state, config)
+    for run in reversed(state.runs if slope is not None else ()):
+        pool = _told(state, run, config)
+        if pool is not None and slope is not None and _same_runtime(_with_batch(run.config, config), config):
+            return max(0, round(pool + slope * (config.n_batch - run.config.n_batch)))
     return None
+
+
+def _told(state: SessionState, run: RunRecord, config: RunConfig) -> int | None:
+    """The pool that the log of `run` tells, with the share of `config`."""
+    told, before = (run.facts.actual or {}).get("kv_gib"), run.config.gpu_memory_utilization
+    if not isinstance(told, int | float) or before is None or config.gpu_memory_utilization is None:
+        return None
+    moved = (config.gpu_memory_utilization - before) * state.started.device.total_bytes
+    return max(0, round(told * GIB + moved))
+
+
+def _per_batched_token(state: SessionState, config: RunConfig) -> float | None:
+    """Bytes of pool for one more token of batch, from two runs that differ in it and in nothing beside the pool."""
+    known = [(r.config, pool) for r in state.runs if (pool := _told(state, r, config)) is not None]
+    for (a, pool_a), (b, pool_b) in combinations(reversed(known), 2):
+        if a.n_batch != b.n_batch and _same_runtime(_with_batch(a, b), b):
+            return min(0.0, (pool_a - pool_b) / (a.n_batch - b.n_batch))
+    return None
+
+
+def _with_batch(config: RunConfig, other: RunConfig) -> RunConfig:
+    return replace(config, n_batch=other.n_batch, n_ubatch=other.n_ubatch)
 
 
 def _same_runtime(a: RunConfig, b: RunConfig) -> bool:

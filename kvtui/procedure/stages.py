@@ -173,7 +173,7 @@ def preference(sit: Situation, run: RunRecord) -> tuple[float, ...]:
     better types (8 bits and more count alike: their verdicts are the same), more simultaneous requests, then the
     earlier one, which has fewer changes."""
     config = run.config
-    bits = sum(min(bits_of(t), bits_of("q8_0")) for t in (config.type_k, config.type_v))
+    bits = sum(min(bits_of(t), 8.0) for t in (config.type_k, config.type_v))
     on_gpu = (math.inf if config.n_gpu_layers is None else config.n_gpu_layers) - (config.n_cpu_moe or 0)
     return (config.n_ctx, on_gpu, not is_slow(sit.state, run), bits, config.n_parallel, -run.number)
 

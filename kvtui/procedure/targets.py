@@ -24,11 +24,25 @@ from kvtui.session.state import RunRecord
 
 def targets(sit: Situation, best: RunRecord | None, base: RunRecord, *, offload: bool) -> Iterator[RunConfig]:
     """Configurations above `best` that the forecast lets fit and no run has refuted, the most wanted first."""
-    for goal in sorted(goals(sit, best), reverse=True):
+    reachable = goals(sit, best)
+    lowest = min(reachable, default=0)
+    for goal in sorted(reachable, reverse=True):
         for found in combinations(sit, base, goal, offload=offload):
             config = sit.engine.traits.tied(found)
+            if goal > lowest and not _is_told(sit, config):
+                continue
             if not _refuted(sit, best, config) and why_not(sit, config) is None:
                 yield config
+
+
+def _is_told(sit: Situation, config: RunConfig) -> bool:
+    """True when the forecast tells whether `config` fits, or no configuration is told anything of."""
+
+    def known(c: RunConfig) -> bool:
+        forecast = sit.oracle.forecast(sit.state, c)
+        return forecast.total_bytes is not None or forecast.short_bytes is not None
+
+    return known(config) or not known(stage_config(sit, config.n_ctx))
 
 
 def goals(sit: Situation, best: RunRecord | None) -> list[int]:

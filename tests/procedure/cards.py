@@ -16,7 +16,7 @@ from tests.procedure.models import (
     QWEN3_32B,
     QWEN35_27B,
 )
-from tests.procedure.outcome import OLLAMA_TRAITS, Card
+from tests.procedure.outcome import OLLAMA_TRAITS, VLLM_TRAITS, Card
 
 STAGES = (32768, 65536, 98304, 131072)
 
@@ -89,6 +89,11 @@ SCENARIOS: tuple[Scenario, ...] = (
     _scenario("layers to the CPU, capacity first", {"offload": "run"}, total=12, weights=8.4, model=QWEN3_14B),
     _scenario("engine with equal pairs only", total=10, weights=4.6, traits=OLLAMA_TRAITS),
     _scenario("engine with equal pairs only, 14B", total=16, weights=8.4, model=QWEN3_14B, traits=OLLAMA_TRAITS),
+    _scenario("engine that reserves a share, batch", total=24, weights=13.3, model=MISTRAL_24B, traits=VLLM_TRAITS),
+    _scenario("engine that reserves a share, batch and graphs", {"stages": (32768, 65536), "target_context": 65536},
+              total=24, weights=14.8, model=MISTRAL_24B, traits=VLLM_TRAITS),
+    _scenario("engine that reserves a share, four requests", {"n_parallel": 4}, total=48, weights=9.0,
+              traits=VLLM_TRAITS),
     _scenario("crashes once at 64K", total=24, weights=4.6, crashes_at=frozenset({65536})),
     _scenario("crashes always above 64K", total=24, weights=4.6, always_crashes_at=frozenset({98304, 131072})),
 )  # fmt: skip

@@ -39,6 +39,13 @@ OLLAMA_TRAITS = Traits(
     model_is_tag=True,
     ties=(("n_batch", "n_ubatch"),),
 )
+VLLM_TRAITS = Traits(
+    "vllm",
+    (("auto", "auto"), ("fp8", "fp8")),
+    ("context", "kv-types", "batch", "slots", "utilization", "graphs"),
+    reserves_share=True,
+    ties=(("n_ubatch", "n_batch"), ("type_v", "type_k")),
+)
 
 
 @dataclass(frozen=True)

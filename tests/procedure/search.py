@@ -20,12 +20,11 @@ from typing import Any
 
 from kvtui.core.config import RunConfig
 from kvtui.core.units import GIB
-from kvtui.model.geometry import geometry
-from kvtui.procedure.oracle import Oracle
 from kvtui.procedure.preset import Preset
 from kvtui.procedure.rules.offload import SHARES
 from kvtui.procedure.variables import bits_of
-from tests.procedure.outcome import Card, Outcome, header_of
+from tests.procedure.outcome import Card
+from tests.procedure.reserving import oracle_of, outcome_of
 
 Score = tuple[float, ...]
 SLOW = 0.5
@@ -42,10 +41,9 @@ class Search:
     launches: dict[RunConfig, Score | None] = field(default_factory=dict)
 
     @cached_property
-    def oracle(self) -> Oracle:
+    def oracle(self) -> Any:
         """The model on the card."""
-        header = header_of(self.card)
-        return Oracle(header, geometry(header))
+        return oracle_of(self.card)
 
     @cached_property
     def values(self) -> dict[str, list[dict[str, Any]]]:
@@ -55,7 +53,7 @@ class Search:
         ladder = self.card.traits.kv_ladder
         batches = [plan.n_ubatch >> n for n in range(8) if plan.n_ubatch >> n >= 64]
         slots = [n for n in (1, 2, 4, 8) if n <= plan.n_parallel]
-        layers = (self.oracle.header.n_layer or 0) + 1
+        layers = (self.oracle.n_layer or 0) + 1
         pairs = [*ladder, *([("q8_0", "f16")] if not self.card.flash_attention else [])]
         names = self.card.traits.variables
         found = {
@@ -66,6 +64,9 @@ class Search:
             "flash-attention": [{"flash_attn": "on"}, {"flash_attn": "off"}],
             "gpu-layers": [{"n_gpu_layers": n} for n in (999, *(round(layers * share) for share in SHARES))],
         }
+        if "graphs" in names:
+            found["batch"] = [{"n_batch": n, "n_ubatch": n} for n in (2048, 1024, 512, 256)]
+            found["graphs"] = [{"enforce_eager": False}, {"enforce_eager": True}]
         known = {name: v for name, v in found.items() if not names or name in names}
         return {name: v for name, v in known.items() if len(v) > 1 or name == "context"}
 
@@ -85,7 +86,7 @@ class Search:
         whole = config.n_gpu_layers == self.start.n_gpu_layers
         if not whole and plan.offload != "run":
             return None
-        out = Outcome(card, self.oracle, config, again=True)
+        out = outcome_of(card, self.oracle, config, again=True)
         if out.error is not None or out.actual.n_ctx < config.n_ctx or out.actual.kv_types != config.kv_types:
             return None
         depth = max(64, config.n_ctx // config.n_parallel - plan.decode_tokens - 48)
@@ -103,7 +104,7 @@ class Search:
         )
         if not holds:
             return None
-        bits = sum(min(bits_of(t), 8.5) for t in (config.type_k, config.type_v))
+        bits = sum(min(bits_of(t), 8) for t in (config.type_k, config.type_v))
         on_gpu = config.n_gpu_layers or 0
         slow = card.slow_pairs.get(config.kv_types, 1.0) < SLOW
         return (config.n_ctx, on_gpu, not slow, bits, config.n_parallel)

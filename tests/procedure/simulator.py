@@ -14,18 +14,17 @@ from kvtui.core.config import RunConfig
 from kvtui.core.units import GIB
 from kvtui.engines.base import Abilities, Command, Traits
 from kvtui.gpu.samples import DeviceInfo
-from kvtui.model.geometry import geometry
 from kvtui.procedure.choice import chosen
 from kvtui.procedure.judge import judge
 from kvtui.procedure.next_action import next_action
-from kvtui.procedure.oracle import Oracle
 from kvtui.procedure.preset import Preset, load_preset
 from kvtui.procedure.situation import Close, Finish, Launch, Offer, Situation, Skip
 from kvtui.session import events as ev
 from kvtui.session.codec import decode, encode, to_builtins
 from kvtui.session.records import EngineInfo, HostInfo, ModelInfo, Recommendation
 from kvtui.session.state import RunRecord, SessionState, apply
-from tests.procedure.outcome import AT, LLAMA_TRAITS, Card, Outcome, header_of
+from tests.procedure.outcome import AT, LLAMA_TRAITS, Card, header_of
+from tests.procedure.reserving import SHARE, oracle_of, outcome_of
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Play:
     advice: list[Recommendation] = field(default_factory=list)
 
     def run(self) -> SessionState:
-        oracle = Oracle(header_of(self.card), geometry(header_of(self.card)))
+        oracle = oracle_of(self.card)
         state = SessionState(self._start(oracle))
         for _ in range(400):
             if state.verdict is not None:
@@ -63,22 +62,23 @@ class Play:
             state = self._step(state, oracle)
         raise AssertionError("the procedure does not come to an end")
 
-    def _start(self, oracle: Oracle) -> ev.SessionStarted:
-        card, header = self.card, oracle.header
+    def _start(self, oracle: Any) -> ev.SessionStarted:
+        card, header = self.card, header_of(self.card)
         device = DeviceInfo("nvml" if card.gpu else "host", 0, "Simulated card", round(card.total * GIB))
         asked = RunConfig(header.path, self.plan.floor_context, n_batch=self.plan.n_batch, n_ubatch=self.plan.n_ubatch,
                           n_gpu_layers=999 if card.gpu else 0)  # fmt: skip
-        base = card.traits.tied(asked)
+        share = SHARE if card.traits.reserves_share else None
+        base = card.traits.tied(replace(asked, gpu_memory_utilization=share))
         return ev.SessionStarted(
             at=AT, session="simulated", kvtui="0", plan=to_builtins(self.plan), base=base,
             model=ModelInfo(header.path, "model.gguf", header.name, header.arch, header.quant or "", header.file_bytes,
                             header.tensor_bytes, header.header_sha256, header.n_ctx_train, header.n_layer,
-                            oracle.geometry.exactness, True),
+                            "exact", True),
             engine=EngineInfo("llama-server b11434", ("llama-server",), "b11434", "11434", None),
             host=HostInfo("Linux", "cpu", 8, 32 * GIB, "3.11"), device=device,
         )  # fmt: skip
 
-    def _step(self, state: SessionState, oracle: Oracle) -> SessionState:
+    def _step(self, state: SessionState, oracle: Any) -> SessionState:
         sit = Situation.of(state, oracle, NoEngine(self.card.traits))  # type: ignore[arg-type]
         action = next_action(sit)
         step = state.current_step
@@ -129,7 +129,7 @@ class Play:
             AT, number, launch.step, launch.purpose, launch.config, ("llama-server",), change=launch.change,
             forecast=sit.oracle.forecast(state, launch.config), subject=launch.subject))  # fmt: skip
         again = any(r.subject == launch.subject for r in state.runs[:-1])
-        outcome = Outcome(self.card, sit.oracle, launch.config, earlier=number - 1, again=again)
+        outcome = outcome_of(self.card, sit.oracle, launch.config, earlier=number - 1, again=again)
         for event in outcome.results(number, launch.probes):
             state = self._tell(state, event)
         run = state.run(number)

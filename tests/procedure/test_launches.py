@@ -30,7 +30,8 @@ def one_variable_at_a_time(result: Result) -> None:
             continue
         reference = result.state.run(launch.change.against_run)
         assert reference is not None
-        moving = {v.name for v in changed(reference.config, launch.config)}
+        names = result.scenario.card.traits.variables
+        moving = {v.name for v in changed(reference.config, launch.config) if not names or v.name in names}
         if reference.config.flash_attn == "auto":
             moving -= {"flash-attention"}  # spelled out, as the engine's own probe decided
         assert moving <= {launch.change.variable}, launch.advice.title

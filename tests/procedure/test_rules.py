@@ -24,16 +24,9 @@ from kvtui.procedure.situation import Situation
 from kvtui.session.records import Change
 from kvtui.session.state import RunRecord, SessionState
 from tests.procedure.models import GLM_FLASH
-from tests.procedure.outcome import LLAMA_TRAITS, Card, header_of
+from tests.procedure.outcome import LLAMA_TRAITS, VLLM_TRAITS, Card, header_of
 from tests.procedure.simulator import NoEngine, Play
 
-RESERVING = Traits(
-    "vllm",
-    (("auto", "auto"), ("fp8", "fp8")),
-    ("context", "kv-types", "batch", "slots", "utilization", "graphs"),
-    reserves_share=True,
-    ties=(("n_ubatch", "n_batch"), ("type_v", "type_k")),
-)
 BASE = RunConfig("/models/model.gguf", 32768, "q8_0", "q8_0", "on")
 
 
@@ -118,11 +111,11 @@ ROWS = (
     Row("micro-batch", lambda: case("prefill"), lambda: case("kv")),
     Row("micro-batch", lambda: case("margin", missing=100, freeable=200),
         lambda: case("margin", missing=300, freeable=200)),
-    Row("batched-tokens", lambda: case("prefill", traits=RESERVING), lambda: case("prefill")),
+    Row("batched-tokens", lambda: case("prefill", traits=VLLM_TRAITS), lambda: case("prefill")),
     Row("slots-first", lambda: case("concurrency", with_config(n_parallel=2)), lambda: case("concurrency")),
-    Row("graph-capture", lambda: case("kv", traits=RESERVING),
-        lambda: case("kv", with_config(enforce_eager=True), traits=RESERVING)),
-    Row("graph-capture", lambda: case("budget", traits=RESERVING), lambda: case("kv")),
+    Row("graph-capture", lambda: case("kv", traits=VLLM_TRAITS),
+        lambda: case("kv", with_config(enforce_eager=True), traits=VLLM_TRAITS)),
+    Row("graph-capture", lambda: case("budget", traits=VLLM_TRAITS), lambda: case("kv")),
     Row("values-lower", lambda: case("kv"), lambda: case("concurrency")),
     Row("values-lower", lambda: case("budget"),
         lambda: case("budget", run(facts=facts(build="9500")))),

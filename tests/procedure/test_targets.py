@@ -8,8 +8,8 @@ from itertools import groupby
 from kvtui.procedure.rules.rule import Case
 from kvtui.procedure.targets import combinations, goals, targets
 from kvtui.session.state import RunRecord, SessionState, StepState
-from tests.procedure.outcome import Card
-from tests.procedure.test_rules import BASE, RESERVING, case, facts, run, speed
+from tests.procedure.outcome import VLLM_TRAITS, Card
+from tests.procedure.test_rules import BASE, case, facts, run, speed
 
 STAGES = (32768, 65536, 98304, 131072)
 
@@ -51,7 +51,7 @@ def test_leaving_the_gpu_is_tried_last_and_only_where_it_may_be() -> None:
 
 def test_batched_tokens_go_before_graph_capture_where_there_is_no_micro_batch() -> None:
     fp8 = replace(BASE, type_k="fp8", type_v="fp8", flash_attn="auto", n_ubatch=2048)
-    given = at(run(2, fp8), traits=RESERVING)
+    given = at(run(2, fp8), traits=VLLM_TRAITS)
     tried = [(c.n_batch, c.enforce_eager) for c in combinations(given.sit, given.run, 65536, offload=False)]
     assert tried[:4] == [(2048, False), (1024, False), (512, False), (256, False)]
     assert all(eager for _, eager in tried[4:])
