@@ -53,6 +53,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="a variable for the engine (may be repeated); LLAMA_ARG_* of your own environment count as asked too",
     )
     parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="an Ollama that runs, to be driven as it is: models are loaded and unloaded in it, and you are asked to "
+        "restart it where a step needs other settings",
+    )
+    parser.add_argument(
+        "--engine-log",
+        metavar="FILE",
+        help="the log of the engine at --url (default: the journal of unit ollama)",
+    )
+    parser.add_argument(
         "--preset",
         default="coding-agent",
         metavar="NAME|FILE",
@@ -152,6 +163,8 @@ def _request(args: argparse.Namespace) -> TuneRequest:
         engine=args.engine,
         engine_bin=args.engine_bin,
         engine_command=args.engine_command,
+        url=args.url,
+        engine_log=args.engine_log,
         preset=args.preset,
         target_context=args.target_context,
         kv_type=args.kv_type,

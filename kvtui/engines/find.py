@@ -58,6 +58,13 @@ def engine_of(
     )
 
 
+def engine_at(url: str, log: str | None) -> Engine:
+    """An Ollama that runs, at `url`, and logs to the file `log` (None: the journal). Raises InputError."""
+    from kvtui.engines.ollama.attached import AttachedOllama
+
+    return AttachedOllama(url, log)
+
+
 def _llama_server(engine_bin: str | None, command: Sequence[str], api_key: str | None) -> Engine:
     from kvtui.engines.invocation import checked
     from kvtui.engines.llama_server import LlamaServer

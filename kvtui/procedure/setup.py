@@ -46,6 +46,8 @@ class TuneRequest:
     engine: str | None = None
     engine_bin: str | None = None
     engine_command: str | None = None
+    url: str | None = None
+    engine_log: str | None = None
     preset: str = "coding-agent"
     target_context: int | None = None
     kv_type: str | None = None
@@ -139,6 +141,8 @@ def begin(
             backends=abilities.backends,
             cache_types=abilities.cache_types,
             kind=engine.traits.kind,
+            url=request.url or "",
+            log=os.path.abspath(request.engine_log) if request.engine_log else "",
         ),
         host=host_info(),
         device=device,
@@ -219,8 +223,14 @@ def _program(request: TuneRequest, command: Command) -> tuple[str, ...]:
 
 def choose_engine(request: TuneRequest, api_key: str | None = None) -> Engine:
     """The operator's engine; the demo always takes the embedded one unless another is named."""
-    from kvtui.engines.find import engine_of
+    from kvtui.engines.find import engine_at, engine_of
 
+    if request.url is not None:
+        if request.engine not in (None, "ollama") or request.engine_bin or request.engine_command:
+            raise InputError("--url: a running Ollama is driven, none is started", hint="give it alone")
+        return engine_at(request.url, request.engine_log)
+    if request.engine_log is not None:
+        raise InputError("--engine-log goes with --url", hint="what kvtui starts, it logs itself")
     given = (request.model, request.engine, request.engine_bin, request.engine_command)
     demo = all(value is None for value in given)
     if request.engine_command is not None:
@@ -233,8 +243,10 @@ def choose_engine(request: TuneRequest, api_key: str | None = None) -> Engine:
 
 def same_engine(started: SessionStarted) -> Engine:
     """The engine of a recorded session, found again by its program."""
-    from kvtui.engines.find import engine_of
+    from kvtui.engines.find import engine_at, engine_of
 
+    if started.engine.url:
+        return engine_at(started.engine.url, started.engine.log or None)
     program = started.engine.program[0] if started.engine.program else None
     if len(started.engine.program) > 1:
         return engine_of(started.engine.kind, None, command=started.engine.program)

@@ -47,6 +47,7 @@ class EngineInfo:
     """The engine that was driven. `kind` is the name it is found by (kvtui.engines.find), empty in old sessions.
 
     `program` is its path, or the words of a command that starts it. `cache_types` are the KV types it says it has.
+    `url` is that of an engine of the operator's which was driven as it is, `log` the file it logs to; else empty.
     """
 
     label: str
@@ -59,6 +60,8 @@ class EngineInfo:
     target: str | None = None
     backends: tuple[str, ...] = ()
     cache_types: tuple[str, ...] = ()
+    url: str = ""
+    log: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,12 @@ class OllamaClient:
         config: RunConfig,
         runner: EngineClient | None,
         same_runner: Callable[[], bool],
+        keep_alive: int | str = -1,
     ) -> None:
         self._http = http
         self._config = config
         self._same_runner = same_runner
+        self._keep_alive = keep_alive
         self._lock = Lock()
         self._earlier: list[array[int]] = []
         self._flushes = count(1)
@@ -149,7 +151,7 @@ class OllamaClient:
             "think": False,
             "truncate": False,
             "shift": False,
-            "keep_alive": -1,
+            "keep_alive": self._keep_alive,
             "options": {**_SAMPLING, **load_options(self._config), **options},
         }
 
@@ -186,15 +188,20 @@ def _shared(one: Sequence[int], other: Sequence[int]) -> int:
 
 @contextmanager
 def connected(
-    base_url: str, config: RunConfig, runner_url: str | None, same_runner: Callable[[], bool]
+    base_url: str,
+    config: RunConfig,
+    runner_url: str | None,
+    same_runner: Callable[[], bool],
+    keep_alive: int | str,
 ) -> Iterator[OllamaClient]:
     """A client for the daemon at `base_url`, and the tokenizer of its runner where that is a llama-server."""
     with EngineHttp(base_url) as http:
         if runner_url is None:
-            yield OllamaClient(http, config, None, same_runner)
+            yield OllamaClient(http, config, None, same_runner, keep_alive)
             return
         with EngineClient(runner_url) as runner:
-            yield OllamaClient(http, config, runner if tokenizes(runner) else None, same_runner)
+            with_tokens = runner if tokenizes(runner) else None
+            yield OllamaClient(http, config, with_tokens, same_runner, keep_alive)
 
 
 def tokenizes(runner: EngineClient) -> bool:

@@ -20,11 +20,11 @@ from kvtui.engines.ollama.settings import (
     private_variables,
     tuning_variables,
 )
+from kvtui.engines.ollama.traits import TRAITS
+from kvtui.engines.process import EngineProcess
 from kvtui.engines.program import ask_program
 from kvtui.sources import ollama as store
 
-_KV_LADDER = (("f16", "f16"), ("q8_0", "q8_0"), ("q4_0", "q4_0"))
-_VARIABLES = ("context", "kv-types", "slots", "flash-attention", "micro-batch", "gpu-layers")
 _VARIABLE = re.compile(r"^\s+((?:OLLAMA|LLAMA)_[A-Z_]+)\s", re.MULTILINE)
 _VERSION = re.compile(r"\b(?:client )?version is (\d\S*)")
 _LLAMA_SERVER = "LLAMA_ARG_FIT"
@@ -51,8 +51,8 @@ class OllamaEngine:
 
     @property
     def traits(self) -> Traits:
-        """Keys and values always have one type, batch and micro-batch one number."""
-        return Traits("ollama", _KV_LADDER, _VARIABLES, model_is_tag=True, ties=(("n_batch", "n_ubatch"),))
+        """Those of every Ollama."""
+        return TRAITS
 
     def abilities(self) -> Abilities:
         """The variables that `serve --help` lists, and the program's version. Raises StartError (missing).
@@ -101,7 +101,10 @@ class OllamaEngine:
     def launch(self, config: RunConfig, log_path: Path, on_log: Callable[[list[str]], None]) -> OllamaProcess:
         """Start a daemon of our own on a free port; the model is loaded by `wait_ready`."""
         self.abilities()
-        return OllamaProcess(self.label, config, lambda port: self.command(config, port), log_path, on_log)
+        daemon = EngineProcess(
+            self.label, lambda port: self.command(config, port), log_path, on_log, health_path="/api/version"
+        )
+        return OllamaProcess(self.label, config, daemon)
 
 
 def _store_of(model: str) -> str:

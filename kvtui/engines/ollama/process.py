@@ -9,15 +9,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event
+from typing import Protocol
 
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import Cancelled, EngineGone, RequestError, StartError
-from kvtui.engines.base import Client, Command, StartProgress
+from kvtui.engines.base import Client, StartProgress
 from kvtui.engines.http import EngineHttp
 from kvtui.engines.ollama.answers import Answer, json_lines, refused
 from kvtui.engines.ollama.client import connected
 from kvtui.engines.ollama.settings import load_options
-from kvtui.engines.process import EngineProcess
 from kvtui.engines.watch import Quiet
 from kvtui.gpu import host
 from kvtui.logs.facts import EngineFacts
@@ -32,6 +32,41 @@ _QUIET_S = 120.0
 _PORT = re.compile(r"--port[ =](\d{1,5})\b")
 
 
+class Daemon(Protocol):
+    """The daemon that loads the model: one of our own, or the operator's."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        ...
+
+    @property
+    def base_url(self) -> str:
+        """Where it answers HTTP."""
+        ...
+
+    @property
+    def log_path(self) -> Path:
+        """The file that holds what it printed."""
+        ...
+
+    def facts(self) -> EngineFacts:
+        """What its log proves up to now."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        ...
+
+    def stop(self) -> int | None:
+        """End what was started for it."""
+        ...
+
+    def wait_ready(self, timeout_s: float, cancel: Event, progress: Callable[[StartProgress], None]) -> float:
+        """Wait until it can be asked to load the model; returns the time in seconds."""
+        ...
+
+
 class OllamaProcess:
     """Implements `Running`. `wait_ready` ends with the model of `config` loaded; `pid` is the runner from then on."""
 
@@ -39,16 +74,16 @@ class OllamaProcess:
         self,
         label: str,
         config: RunConfig,
-        make_command: Callable[[int], Command],
-        log_path: Path,
-        on_log: Callable[[list[str]], None],
+        daemon: Daemon,
         *,
+        keep_alive: int | str = -1,
         quiet_limit_s: float = _QUIET_S,
     ) -> None:
         self._label = label
         self._config = config
+        self._daemon = daemon
+        self._keep_alive = keep_alive
         self._quiet_limit_s = quiet_limit_s
-        self._daemon = EngineProcess(label, make_command, log_path, on_log, health_path="/api/version")
         self._runner: int | None = None
         self._runner_started: float | None = None
 
@@ -102,7 +137,7 @@ class OllamaProcess:
 
     def connect(self) -> AbstractContextManager[Client]:
         """Requests by Ollama's API, with the tokenizer of its runner where that answers."""
-        return connected(self.base_url, self._config, self._runner_url(), self._same_runner)
+        return connected(self.base_url, self._config, self._runner_url(), self._same_runner, self._keep_alive)
 
     def _load(self, abandon: Event) -> None:
         """An empty prompt loads the model and nothing more. It must ask the same as every later request."""
@@ -110,7 +145,7 @@ class OllamaProcess:
             "model": self._config.model,
             "prompt": "",
             "shift": False,
-            "keep_alive": -1,
+            "keep_alive": self._keep_alive,
             "options": load_options(self._config),
         }
         answer = Answer(1, None)

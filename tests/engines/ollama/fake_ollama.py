@@ -216,6 +216,10 @@ class Handler(BaseHTTPRequestHandler):
                 else {"message": {"role": "assistant", "content": "hello"}, "done": True}
             )
             return
+        if body.get("keep_alive") == 0:
+            self.daemon.end()
+            self.answer({"model": body["model"], "response": "", "done": True, "done_reason": "unload"})
+            return
         try:
             problem = self.daemon.load(body["model"], body["options"])
         except OSError:
