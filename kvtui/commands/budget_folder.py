@@ -6,6 +6,7 @@ The folder is one of GGUF files, or a store of Ollama, where every tag is a mode
 from __future__ import annotations
 
 import argparse
+import textwrap
 from itertools import islice
 from typing import Any
 
@@ -15,7 +16,8 @@ from kvtui.core.errors import InputError
 from kvtui.core.text import clean, clip, width
 from kvtui.core.units import size, tokens
 from kvtui.model.request import ContextRequest
-from kvtui.procedure.budget.listing import Largest, ModelRow, models_in, row
+from kvtui.procedure.budget.listing import Frame, Largest, ModelRow, models_in, row
+from kvtui.procedure.budget.measured import read_measurements
 from kvtui.procedure.budget.question import STAGES, TYPE_PAIRS, pair_name
 from kvtui.procedure.budget.words import largest
 from kvtui.sources.source import ModelFolder
@@ -31,9 +33,10 @@ def run_folder(args: argparse.Namespace, folder: ModelFolder) -> int:
         0, n_seq_max=args.n_parallel, n_ubatch=args.n_ubatch, n_batch=args.n_batch,
         kv_unified=args.kv_unified, swa_full=args.swa_full, flash_attn=args.flash_attn,
     )  # fmt: skip
-    layers = (args.n_gpu_layers, args.n_cpu_moe)
+    measurements = read_measurements(card.name if card else None)
+    frame = Frame(request, card, terms, measurements, (args.n_gpu_layers, args.n_cpu_moe))
     models = models_in(folder)
-    rows = [row(one, request, card, terms, layers) for one in islice(models, MAX_MODELS)]
+    rows = [row(one, frame) for one in islice(models, MAX_MODELS)]
     # Counting the rest of a huge tree is not worth the time.
     left_out = next(models, None) is not None
     shown = clean(folder.path)
@@ -59,6 +62,7 @@ def _document(found: ModelRow) -> dict[str, Any]:
         "n_ctx_train": header.n_ctx_train,
         "weights_bytes": header.tensor_bytes,
         "exactness": found.exactness,
+        "runtime_source": found.runtime,
         "kv_types": [_pair(pair) for pair in found.pairs],
     }
 
@@ -89,6 +93,9 @@ def _text(rows: list[ModelRow]) -> str:
             lines.append(f"{name}  {one.error}")
         else:
             lines.append(name + "".join(f"{_cell(pair):>11}" for pair in one.pairs))
+    measured = ", ".join(one.name for one in rows if one.runtime == "measured")
+    if measured:
+        lines.append(textwrap.fill(f"runtime measured by a session: {measured}", 80, break_long_words=False))
     return "\n".join(lines)
 
 

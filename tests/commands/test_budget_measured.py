@@ -83,6 +83,24 @@ def test_what_a_session_measured_is_used_and_named(capsys: pytest.CaptureFixture
     assert "runtime measured by session 20261129-101010-bbbb, run 1, at 8K" in page
 
 
+def test_a_list_uses_it_too_and_says_so(
+    capsys: pytest.CaptureFixture[str], path: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for name in ("one.gguf", "two.gguf"):
+        (folder / name).write_bytes(Path(path).read_bytes())
+    write(folder / "other.gguf", gguf(model("llama", **SIZES | {"block_count": 30})))
+    record(path, "20261129-101010-bbbb")
+    main(["budget", str(folder), "--json"])
+    sources = [one["runtime_source"] for one in json.loads(capsys.readouterr().out)["models"]]
+    assert sources == ["measured", "assumed", "measured"]
+    main(["budget", str(folder)])
+    assert capsys.readouterr().out.splitlines()[-1] == "runtime measured by a session: one.gguf, two.gguf"
+    main(["budget", str(folder), "--vram", "16"])
+    assert "runtime measured" not in capsys.readouterr().out
+
+
 def test_only_a_run_with_the_same_micro_batch_and_layers_tells(
     capsys: pytest.CaptureFixture[str], path: str
 ) -> None:
@@ -171,7 +189,7 @@ def test_a_split_is_named_an_approximation_and_adds_up(
     assert {one["exactness"] for one in shares} == {"approximate"}
     assert main(["budget", path, "--vram", "2,1.5", "-c", "32768"]) == 1
     page = capsys.readouterr().out
-    assert "split    about, by layers in proportion to free memory" in page
+    assert "split    about: layers in proportion to free memory" in page
     assert "too much" in page.split("split ")[1]
     assert max(map(len, page.splitlines())) <= 80
     main(["budget", path, "--vram", "16", "-c", "32768"])

@@ -24,6 +24,7 @@ from kvtui.procedure.budget.explore import (
 from kvtui.procedure.budget.measured import Measurements
 from kvtui.procedure.budget.money import MeasuredRuntime, Terms
 from kvtui.procedure.budget.question import Answer
+from kvtui.session.store import sessions_dir
 from kvtui.tui import view_budget
 from kvtui.tui.app import KvtuiApp
 from kvtui.tui.lines import Line, text_of, width_of
@@ -32,6 +33,8 @@ from kvtui.tui.screens.budget import ModelScreen, ModelsScreen
 from kvtui.tui.screens.form import TuneScreen
 from kvtui.tui.screens.start import StartScreen
 from tests.model.gguf_bytes import gguf, model, tensor, write
+from tests.session import sample
+from tests.sources.conftest import Store
 from tests.tui.conftest import screen_text, until
 
 GEMMA = {
@@ -252,6 +255,28 @@ def test_long_lists_and_huge_trees_end(gemma: str, tmp_path: Path, monkeypatch: 
     found = screens.first_rows(1, str(tmp_path / "models"), None)
     assert (len(found.rows), found.rest) == (2, None)
     assert "more than 2 folders" in found.note
+
+
+def test_what_is_at_hand_comes_once_the_models_of_sessions_first(
+    gemma: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "store")
+    monkeypatch.setenv("OLLAMA_MODELS", str(store.root))
+    store.tag("registry.ollama.ai/library/tiny/latest", store.layer("model", Path(gemma).read_bytes()))
+    hub = tmp_path / "hub" / "models--x--y" / "snapshots" / "main"
+    hub.mkdir(parents=True)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    for path in (hub / "cached.gguf", tmp_path / "elsewhere.gguf"):
+        path.write_bytes(Path(gemma).read_bytes())
+    for n, path in enumerate((gemma, str(tmp_path / "elsewhere.gguf"), str(tmp_path / "gone.gguf"))):
+        started = sample.started()
+        about = replace(started.model, path=path)
+        sample.write(sessions_dir(), [replace(started, session=f"2026112{n}-101010-aaaa", model=about)])
+    found = screens.first_rows(1, "", None)
+    assert [row.name for row in found.rows] == [
+        str(tmp_path / "elsewhere.gguf"), gemma, "tiny:latest", "models--x--y/snapshots/main/cached.gguf",
+    ]  # fmt: skip
+    assert all(row.header for row in found.rows)
 
 
 def test_no_card_is_none_and_one_that_is_not_there_an_error() -> None:

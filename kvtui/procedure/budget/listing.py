@@ -16,8 +16,8 @@ from kvtui.model.header import Header, read_header
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import place
 from kvtui.procedure.budget.card import Card
-from kvtui.procedure.budget.measured import newest_sessions
-from kvtui.procedure.budget.money import Money, Terms, money_for
+from kvtui.procedure.budget.measured import Measurements, newest_sessions, pick
+from kvtui.procedure.budget.money import Money, RuntimeSource, Terms, money_for
 from kvtui.procedure.budget.question import STAGES, TYPE_PAIRS
 from kvtui.sources import ollama
 from kvtui.sources.files import listing
@@ -49,7 +49,10 @@ class Largest:
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """One line of a list. `error` says why the model cannot be read, `header` and `exactness` are None then."""
+    """One line of a list. `error` says why the model cannot be read, `header` and `exactness` are None then.
+
+    `runtime` says where that term of its budget comes from, None without a card.
+    """
 
     name: str
     reference: str
@@ -57,6 +60,21 @@ class ModelRow:
     exactness: str | None
     pairs: tuple[Largest, ...] = ()
     error: str = ""
+    runtime: RuntimeSource | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What is the same for all models of a list. `request` gives all options but the context and the KV types.
+
+    `layers` are `-ngl` and `--n-cpu-moe` (None: all, and none).
+    """
+
+    request: ContextRequest
+    card: Card | None
+    terms: Terms
+    measurements: Measurements
+    layers: tuple[int | None, int | None] = (None, None)
 
 
 def models_in(folder: ModelFolder, most_folders: int | None = None) -> Iterator[Listed]:
@@ -92,21 +110,21 @@ def _at_hand(most_folders: int) -> Iterator[Listed]:
     yield from models_in(ModelFolder(hub_cache()), most_folders)
 
 
-def row(listed: Listed, request: ContextRequest, card: Card | None, terms: Terms, layers: Layers) -> ModelRow:
-    """What the model's header says of it; `request` gives all options but the context and the KV types."""
+def row(listed: Listed, frame: Frame) -> ModelRow:
+    """What the model's header says of it."""
     shown = clean(listed.name)
     try:
         header = read_header(ollama.locate(listed.tag).path if listed.tag else listed.reference)
     except ModelFileError as error:
         return ModelRow(shown, listed.reference, None, None, error=error.reason)
-    shape = geometry(header)
-    money = money_for(card, place(header, *layers).gpu_bytes, terms) if card else None
-    pairs = tuple(_pair(shape, replace(request, type_k=k, type_v=v), money) for k, v in TYPE_PAIRS)
-    return ModelRow(shown, listed.reference, header, shape.exactness, pairs)
-
-
-Layers = tuple[int | None, int | None]
-"""`-ngl` and `--n-cpu-moe`; None: all, and none."""
+    shape, money = geometry(header), None
+    if frame.card is not None:
+        found = frame.measurements.of(header.header_sha256)
+        measured = pick(found, frame.request.n_ubatch, frame.layers)
+        money = money_for(frame.card, place(header, *frame.layers).gpu_bytes, frame.terms, measured)
+    pairs = tuple(_pair(shape, replace(frame.request, type_k=k, type_v=v), money) for k, v in TYPE_PAIRS)
+    source = money.runtime_source if money else None
+    return ModelRow(shown, listed.reference, header, shape.exactness, pairs, runtime=source)
 
 
 def _pair(shape: Geometry, asked: ContextRequest, money: Money | None) -> Largest:

@@ -49,17 +49,17 @@ def card_name(card: Card) -> str:
     return f"{card.name or f'{len(card.gpus)} cards given'}: the sum of {each}"
 
 
-SPLIT_RULE = "about, by layers in proportion to free memory; compute buffers come on top"
+SPLIT_RULE = "about: layers in proportion to free memory, compute buffers not counted"
 
 
 def share(one: Share, number: int) -> str:
-    """One GPU of several: `GPU 0  17 layers + output, 5.40 GiB weights, 1.20 GiB KV of 15.75 GiB free`."""
+    """One GPU of several: `GPU 0  17 layers + output, 5.40 GiB + 1.20 GiB KV of 15.75 GiB`."""
     index = number if one.gpu.index is None else one.gpu.index
     layers = f"{one.layers} layers{' + output' if one.output else ''}"
     over = f", {size(one.over_bytes)} too much" if one.over_bytes > 0 else ""
     return (
-        f"GPU {index}  {layers}, {size(one.weights_bytes)} weights, {size(one.kv_bytes)} KV"
-        f" of {size(one.free_bytes)} free{over}"
+        f"GPU {index}  {layers}, {size(one.weights_bytes)} + {size(one.kv_bytes)} KV"
+        f" of {size(one.free_bytes)}{over}"
     )
 
 

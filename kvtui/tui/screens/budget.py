@@ -99,11 +99,13 @@ def more_rows(serial: int, rest: Iterator[ModelRow]) -> Rows:
 
 def _read(models: Iterator[Listed], card: Card | None) -> Iterator[ModelRow]:
     from kvtui.model.request import ContextRequest
-    from kvtui.procedure.budget.listing import row
+    from kvtui.procedure.budget.listing import Frame, row
+    from kvtui.procedure.budget.measured import read_measurements
     from kvtui.procedure.budget.money import Terms
 
+    frame = Frame(ContextRequest(0), card, Terms(), read_measurements(card.name if card else None))
     for one in islice(models, MOST_MODELS):
-        yield row(one, ContextRequest(0), card, Terms(), (None, None))
+        yield row(one, frame)
     if next(models, None) is not None:
         raise InputError(
             f"more than {MOST_MODELS} models, the others are left out", hint="o: a folder further down"
