@@ -66,6 +66,17 @@ def add_parser(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("-ncmoe", "--n-cpu-moe", type=_count, metavar="N", dest="n_cpu_moe")
     parser.add_argument(
+        "--ask-engine", metavar="PROGRAM",
+        help="show the dry run of this llama-fit-params beside it (a GGUF file; nothing is allocated)",
+    )  # fmt: skip
+    _add_card_options(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document (kvtui.budget/1)")
+    add_vllm_options(parser)
+
+
+def _add_card_options(parser: argparse.ArgumentParser) -> None:
+    """The terms of the equation that are not read from the model file."""
+    parser.add_argument(
         "--vram",
         type=_cards,
         metavar="GIB[,GIB]",
@@ -93,12 +104,6 @@ def add_parser(subparsers: Any) -> None:
         "--margin", type=_gib, default=DEFAULT_MARGIN_GIB, metavar="GIB",
         help=f"kept free (default: {DEFAULT_MARGIN_GIB})",
     )  # fmt: skip
-    parser.add_argument(
-        "--ask-engine", metavar="PROGRAM",
-        help="show the dry run of this llama-fit-params beside it (a GGUF file; nothing is allocated)",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="one JSON document (kvtui.budget/1)")
-    add_vllm_options(parser)
 
 
 def add_vllm_options(parser: argparse.ArgumentParser) -> None:

@@ -7,10 +7,11 @@ from kvtui.tui.app import KvtuiApp
 from kvtui.tui.lines import text_of, width_of
 from kvtui.tui.screens.attach import EngineScreen, EnginesScreen
 from kvtui.tui.screens.base import bindings
-from kvtui.tui.screens.budget import ModelScreen, ModelsScreen
+from kvtui.tui.screens.budget import ModelScreen
 from kvtui.tui.screens.details import DetailScreen, TextScreen
 from kvtui.tui.screens.dialogs import ConfirmDialog, ReasonDialog
 from kvtui.tui.screens.form import TuneScreen
+from kvtui.tui.screens.models import ModelsScreen
 from kvtui.tui.screens.opening import OpeningScreen
 from kvtui.tui.screens.procedure import ProcedureScreen
 from kvtui.tui.screens.start import SessionsScreen, StartScreen

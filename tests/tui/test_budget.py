@@ -28,9 +28,10 @@ from kvtui.session.store import sessions_dir
 from kvtui.tui import view_budget
 from kvtui.tui.app import KvtuiApp
 from kvtui.tui.lines import Line, text_of, width_of
-from kvtui.tui.screens import budget as screens
-from kvtui.tui.screens.budget import ModelScreen, ModelsScreen
+from kvtui.tui.screens import models as screens
+from kvtui.tui.screens.budget import ModelScreen
 from kvtui.tui.screens.form import TuneScreen
+from kvtui.tui.screens.models import ModelsScreen
 from kvtui.tui.screens.start import StartScreen
 from tests.model.gguf_bytes import gguf, model, tensor, write
 from tests.session import sample

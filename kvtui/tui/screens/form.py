@@ -191,7 +191,8 @@ class TuneScreen(KvtuiScreen):
 
     def action_budget_of(self) -> None:
         """The budget of the model that is typed; without one, that of the models there or at hand."""
-        from kvtui.tui.screens.budget import ModelScreen, ModelsScreen
+        from kvtui.tui.screens.budget import ModelScreen
+        from kvtui.tui.screens.models import ModelsScreen
 
         typed = self.query_one("#model", Input).value.strip()
         self.app.push_screen(ModelScreen(self._model) if self._model else ModelsScreen(typed))

@@ -128,7 +128,7 @@ class StartScreen(KvtuiScreen):
 
                 self.app.push_screen(TuneScreen())
             case "budget":
-                from kvtui.tui.screens.budget import ModelsScreen
+                from kvtui.tui.screens.models import ModelsScreen
 
                 self.app.push_screen(ModelsScreen())
             case "demo":
