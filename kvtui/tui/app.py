@@ -316,11 +316,10 @@ class KvtuiApp(App[int], inherit_bindings=False):
         kept = ""
         if self.live.folder is not None:
             try:
-                kept = f"; also in {files.keep_command(self.live.folder, text)}"
+                kept = f", also kept in {files.tilde(files.keep_command(self.live.folder, text))}"
             except OSError as error:
-                kept = f"; not written: {error.strerror}"
-        self.live.copied = f"{what} copied{kept}"
-        self.say(self.live.copied)
+                kept = f", not kept in a file: {error.strerror}"
+        self.say(f"{what} copied{kept}")
 
     def say(self, text: str, *, bad: bool = False) -> None:
         """A short message; never markup."""

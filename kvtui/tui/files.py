@@ -71,6 +71,13 @@ def render_report(target: MessagePump, folder: Path) -> None:
     aside(target, job)
 
 
+def tilde(path: Path) -> str:
+    """The path as a shell takes it, short: `~/...` under the home folder."""
+    home = os.path.expanduser("~").rstrip("/")
+    text = clean(str(path))
+    return f"~{text.removeprefix(home)}" if home and text.startswith(f"{home}/") else text
+
+
 def keep_command(folder: Path, text: str) -> Path:
     """Write the command where it can be fetched when the terminal drops the copy. Raises OSError."""
     path = folder / "command.sh"

@@ -136,7 +136,6 @@ class Live:
     working: bool = False
     failure: str = ""
     reports: tuple[Path, ...] = ()
-    copied: str = ""
 
     @property
     def host(self) -> bool:
@@ -150,6 +149,10 @@ class Live:
         first, self.state = self.state is None, state
         if first:
             self.trace = trace_of(self.run, self.host)
+            if any(d.by == "unattended" for d in state.decided):
+                # Resumed: it goes on as it was left.
+                self.unattended = True
+                self.paused = state.decided[-1].by == "operator"
         for event in events:
             if isinstance(event, RunStarted):
                 self.trace = Trace(self.host)

@@ -44,12 +44,14 @@ def change_of(r: Recommendation) -> str:
 
 
 def countdown(live: Live) -> Line:
-    """How long until an unattended session goes on by itself."""
+    """Who decides in an unattended session, and how long until it goes on by itself."""
     q = live.question
-    if q is None or not live.unattended:
+    if not live.unattended or (q is None and not live.working):
         return EMPTY
-    if live.paused or q.seconds_left is None:
+    if live.paused:
         return line(Span("paused: yours to decide", "warn"))
+    if q is None or q.seconds_left is None:
+        return line(Span("unattended", "dim"))
     return line(Span(f"accepted in {q.seconds_left} s", "accent"), Span("  space pauses", "dim"))
 
 

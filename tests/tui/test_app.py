@@ -285,10 +285,15 @@ async def test_copying_says_where_the_command_also_is(tmp_path: Path) -> None:
     app = app_on(tmp_path)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, asked(app))
+        before = screen_text(app).split("\n")
         await pilot.press("y")
-        await pilot.pause()
+        await until(pilot, lambda: "copied" in screen_text(app))
         assert app.clipboard.startswith("llama-server -m ")
-        assert "command.sh" in app.live.copied
+        after = screen_text(app).split("\n")
+        rows = [n for n, row in enumerate(after) if row != before[n]]
+        message = " ".join(after[n].strip() for n in rows)
+        assert message == f"next command copied, also kept in {app.live.folder}/command.sh"
+        assert rows in ([23], [22, 23]), "the footer is covered, what stands above it can be read"
     assert (app.live.folder / "command.sh").read_text().strip() == app.clipboard  # type: ignore[operator]
 
 

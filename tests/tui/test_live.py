@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtui.gpu.samples import PHASES, Sample
+from kvtui.session import events as ev
 from kvtui.session.state import fold
+from kvtui.tui import files
 from kvtui.tui.live import BUCKETS, Live, Trace, trace_of, trace_of_series
 from tests.tui import story
 
@@ -97,3 +102,28 @@ def test_the_command_is_the_verdicts_then_the_next_then_the_runs() -> None:
     assert live.command()[0].startswith("llama-server -m ")
     live.take_events([], fold(story.story()))
     assert live.command()[1] == "final command"
+
+
+@pytest.mark.parametrize(
+    ("decided", "unattended", "paused"),
+    [
+        ((), False, False),
+        (("operator", "operator"), False, False),
+        (("unattended", "unattended"), True, False),
+        (("unattended", "operator"), True, True),
+    ],
+)
+def test_a_resumed_session_goes_on_as_it_was_left(
+    decided: tuple[str, ...], unattended: bool, paused: bool
+) -> None:
+    events = [e for e in story.up_to(ev.RunStarted) if not isinstance(e, ev.Decided)]
+    events += [ev.Decided(story.AT, 1, "accept", by) for by in decided]  # type: ignore[arg-type]
+    live = Live()
+    live.take_events((), fold(events))
+    assert (live.unattended, live.paused) == (unattended, paused)
+
+
+def test_a_path_under_the_home_folder_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/op")
+    assert files.tilde(Path("/home/op/.local/s/command.sh")) == "~/.local/s/command.sh"
+    assert files.tilde(Path("/home/operator/command.sh")) == "/home/operator/command.sh"

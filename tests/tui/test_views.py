@@ -284,6 +284,12 @@ def test_the_countdown_can_be_paused() -> None:
     assert "accepted in 2 s" in text_of(view_next.countdown(live))
     live.paused = True
     assert "paused" in text_of(view_next.countdown(live))
+    live.question, live.working = None, True
+    assert "paused" in text_of(view_next.countdown(live)), "also while a run leaves nothing to decide"
+    live.paused = False
+    assert text_of(view_next.countdown(live)) == "unattended"
+    live.unattended = False
+    assert text_of(view_next.countdown(live)) == ""
 
 
 def test_an_error_takes_the_place_of_the_advice() -> None:
