@@ -1,8 +1,14 @@
-"""What other threads tell the screen. They carry nothing: the mailbox holds what happened."""
+"""What other threads tell the screen. What happened in a session is not in them: the mailbox holds that."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from textual.message import Message
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
 
 
 class Wake(Message):
@@ -21,3 +27,13 @@ class Loaded(Message):
         self.lines = lines
         self.name = name
         self.error = error
+
+
+class Ready(Message):
+    """All that a screen imports is loaded; `make` makes it."""
+
+    bubble = False
+
+    def __init__(self, make: Callable[[], Screen[None]]) -> None:
+        super().__init__()
+        self.make = make

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
@@ -9,8 +10,10 @@ from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.screen import ModalScreen, Screen
 
+from kvtui.tui import files
 from kvtui.tui.actions import Action, everywhere, footer, of_scope
 from kvtui.tui.live import Live
+from kvtui.tui.messages import Ready
 from kvtui.tui.widgets import Lines
 
 if TYPE_CHECKING:
@@ -79,6 +82,16 @@ class KvtuiScreen(Screen[None]):
                 self.show_footer()
             if log:
                 self.show_log()
+
+    def push_beside(self, load: Callable[[], Callable[[], Screen[None]]]) -> None:
+        """Open the screen that `load` returns a maker of. Importing what it needs may take longer than a key should, so
+        `load` runs in a thread; nothing opens where this screen was left meanwhile."""
+        files.aside(self, lambda: Ready(load()))
+
+    def on_ready(self, message: Ready) -> None:
+        """It can be made now."""
+        if self.is_current:
+            self.app.push_screen(message.make())
 
     def on_screen_resume(self) -> None:
         """The screen is on top again: it may have missed a lot."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
+from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -191,11 +193,15 @@ class TuneScreen(KvtuiScreen):
 
     def action_budget_of(self) -> None:
         """The budget of the model that is typed; without one, that of the models there or at hand."""
-        from kvtui.tui.screens.budget import ModelScreen
-        from kvtui.tui.screens.models import ModelsScreen
+        typed, model = self.query_one("#model", Input).value.strip(), self._model
 
-        typed = self.query_one("#model", Input).value.strip()
-        self.app.push_screen(ModelScreen(self._model) if self._model else ModelsScreen(typed))
+        def load() -> Callable[[], Screen[None]]:
+            from kvtui.tui.screens.budget import ModelScreen
+            from kvtui.tui.screens.models import ModelsScreen
+
+            return partial(ModelScreen, model) if model else partial(ModelsScreen, typed)
+
+        self.push_beside(load)
 
     def action_back(self) -> None:
         """To the file, or out."""

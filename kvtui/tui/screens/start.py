@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.app import ComposeResult
 from textual.message import Message
+from textual.screen import Screen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
@@ -128,9 +129,7 @@ class StartScreen(KvtuiScreen):
 
                 self.app.push_screen(TuneScreen())
             case "budget":
-                from kvtui.tui.screens.models import ModelsScreen
-
-                self.app.push_screen(ModelsScreen())
+                self.push_beside(models_screen)
             case "demo":
                 self.kvtui.start_session(demo_job, unattended=True)
             case "sessions":
@@ -186,6 +185,13 @@ class SessionsScreen(KvtuiScreen):
     def action_back(self) -> None:
         """Back."""
         self.app.pop_screen()
+
+
+def models_screen() -> Callable[[], Screen[None]]:
+    """The list of models with their budgets."""
+    from kvtui.tui.screens.models import ModelsScreen
+
+    return ModelsScreen
 
 
 def demo_job(note: Callable[[str], None]) -> Tuning:
