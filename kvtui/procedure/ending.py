@@ -7,7 +7,7 @@ from kvtui.procedure.diagnosis import case_of, failures_at, next_goal
 from kvtui.procedure.rules import first, will_not_help
 from kvtui.procedure.rules.limits import MEASURE_FIRST, STOP
 from kvtui.procedure.rules.offload import OFFLOAD
-from kvtui.procedure.rules.rule import MEMORY_CAUSES, Case
+from kvtui.procedure.rules.rule import MEMORY_CAUSES, Case, meaningful
 from kvtui.procedure.situation import Close, Situation
 from kvtui.procedure.speeds import deepest_decode
 from kvtui.procedure.variables import BY_NAME
@@ -39,11 +39,8 @@ def _give_up(sit: Situation, best: RunRecord | None, case: Case) -> Close:
         advice = _nothing_brings(wanted, limit.text(case), will_not_help(case), limit.id, limit.source)
         return Close(5, "passed" if measured else "not-needed", text, advice)
     unsure = first(MEASURE_FIRST, case)
-    left = (
-        ""
-        if case.cause not in MEMORY_CAUSES
-        else "; CPU offload would make room at the price of decode speed"
-    )
+    offers = case.cause in MEMORY_CAUSES and meaningful(case, "gpu-layers") and sit.on_gpu
+    left = "; CPU offload would make room at the price of decode speed" if offers else ""
     named = tuple(rule.text(case) for rule in OFFLOAD if rule.kind == "named" and rule.holds(case))
     why = f"every change for it was tried or cannot make the room; {holds}{left}"
     advice = _nothing_brings(

@@ -92,6 +92,7 @@ def test_a_pool_that_holds_less_than_the_target_ends_below_it(
     assert [(s.context, "more than the engine's pool holds" in s.reason) for s in state.skipped] == [
         (16384, True)
     ]
+    assert "offload" not in state.steps[4].summary
     tried = [(r.purpose, r.config.n_batch, r.config.enforce_eager) for r in state.runs if r.step == 5]
     assert ("transient", 256, False) in tried
     assert ("transient", 512, True) in tried
