@@ -284,7 +284,7 @@ async def test_leaving_between_runs_needs_no_question(tmp_path: Path) -> None:
 async def test_copying_says_where_the_command_also_is(tmp_path: Path) -> None:
     app = app_on(tmp_path)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, asked(app))
+        await until(pilot, lambda: app.live.question is not None and " a accept" in screen_text(app))
         before = screen_text(app).split("\n")
         await pilot.press("y")
         await until(pilot, lambda: "copied" in screen_text(app))
