@@ -235,26 +235,23 @@ def _caches(made: Answer, cells: int) -> list[Line]:
     plan = made.made
     if plan.kv_bytes is None:
         return []
-    widths = (12, -7, -11, -8, -12, -12, -12) if cells >= 74 else (10, -7, -9, -8)
-    out = [_row(("cache", "layers", "cells", "streams", "K", "V", "size"), widths, "dim")]
+    rows = [("cache", "layers", "cells", "streams", "K", "V", "size")]
     for c in plan.caches:
         if c.layers:
             figures = (size(c.k_bytes), size(c.v_bytes), size(c.bytes))
-            out.append(_row((c.kind, str(c.layers), f"{c.cells:,}", str(c.streams), *figures), widths))
+            rows.append((c.kind, str(c.layers), f"{c.cells:,}", str(c.streams), *figures))
     if plan.recurrent:
-        out.append(_row(("recurrent", "", "", "", "f32", "", size(plan.recurrent.bytes)), widths))
+        rows.append(("recurrent", "", "", "", "f32", "", size(plan.recurrent.bytes)))
     if plan.state_bytes:
-        out.append(_row(("compressor", "", "", "", "f32", "", size(plan.state_bytes)), widths))
+        rows.append(("compressor", "", "", "", "f32", "", size(plan.state_bytes)))
+    widths = (12, -7, -11, -8, -12, -12, -12) if cells >= 74 else (10, 0, -10, 0, 0, 0, -12)
+    out = [columns([(line(cell), w) for cell, w in zip(row, widths, strict=True) if w]) for row in rows]
+    out[0] = tint(out[0], "dim")
     for n, term in enumerate(words.formula(made.shape, plan)):
         out += labelled("KV =" if n == 0 else "   +", term, cells)
     if deviation := words.deviation(made.shape, plan):
         out += labelled("", deviation, cells, tone="accent")
     return out
-
-
-def _row(texts: Sequence[str], widths: Sequence[int], tone: str = "") -> Line:
-    made = columns([(line(text), w) for text, w in zip(texts, widths, strict=False)])
-    return tint(made, tone) if tone else made
 
 
 def _rest(made: Answer, cells: int) -> list[Line]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kvtui.core.units import GIB
+from kvtui.core.units import GIB, size
+from kvtui.procedure import setup
 from kvtui.procedure.budget import card as card_module
 from kvtui.procedure.budget.card import found_card, given_card
 from kvtui.procedure.budget.explore import (
@@ -30,7 +31,7 @@ from kvtui.tui.app import KvtuiApp
 from kvtui.tui.lines import Line, text_of, width_of
 from kvtui.tui.screens import models as screens
 from kvtui.tui.screens.budget import ModelScreen
-from kvtui.tui.screens.form import TuneScreen
+from kvtui.tui.screens.form import TuneScreen, tune_job
 from kvtui.tui.screens.models import ModelsScreen
 from kvtui.tui.screens.start import StartScreen
 from tests.model.gguf_bytes import gguf, model, tensor, write
@@ -82,7 +83,12 @@ def test_everything_fits_the_width(opened: Opened, cells: int, vram: tuple[float
     card = None if vram is None else given_card(vram)
     for choices in (Choices(), Choices(pair=2, slots=4), Choices(131072, 3, 2, unified=True)):
         made = answer(opened, choices, card, Terms())
-        assert max(map(width_of, view_budget.model(made, cells))) <= cells
+        page = view_budget.model(made, cells)
+        assert max(map(width_of, page)) <= cells
+        for cache in made.made.caches:
+            row = next(text_of(row) for row in page if text_of(row).startswith(f"{cache.kind} "))
+            assert f"{cache.cells:,}" in row
+            assert row.rstrip().endswith(size(cache.bytes))
 
 
 def test_what_counts_is_in_sight_without_scrolling_on_the_smallest_terminal(opened: Opened) -> None:
@@ -284,3 +290,14 @@ def test_no_card_is_none_and_one_that_is_not_there_an_error() -> None:
     assert found_card() is None
     with pytest.raises(card_module.InputError, match="GPU 3 cannot be used"):
         found_card([3])
+
+
+def test_what_was_chosen_is_what_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[setup.TuneRequest] = []
+    monkeypatch.setattr(setup, "prepare", lambda request, note: asked.append(request))
+    tune_job("m.gguf", "coding-agent", None, Choices(65536, 1, 4, n_ubatch=256))(str)
+    tune_job("m.gguf", "coding-agent", None)(str)
+    chosen, plain = asked
+    assert (chosen.target_context, chosen.n_parallel, chosen.n_ubatch) == (65536, 4, 256)
+    assert (plain.target_context, plain.n_parallel, plain.n_ubatch) == (None, None, None)
+    assert replace(chosen, target_context=None, n_parallel=None, n_ubatch=None) == plain
