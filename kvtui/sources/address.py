@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit, urlunsplit
 
 from kvtui.core.errors import InputError
@@ -10,12 +11,19 @@ from kvtui.core.units import size
 from kvtui.sources.source import GgufModel
 
 MAX_PARTS = 256
+_SECRET_PARTS = re.compile(r"(?<=://)[^/?#]*@|[?#].*", re.DOTALL)
 _HUB = ("huggingface.co", "hf.co", "www.huggingface.co")
 
 
 def is_address(reference: str) -> bool:
     """Whether the operator gave an address instead of a name or a path."""
     return "://" in reference
+
+
+def shown_address(url: str) -> str:
+    """An address, or what was meant as one, as it may be shown and kept: without name, password and query, which can
+    be secrets."""
+    return clean(_SECRET_PARTS.sub("", url), 512)
 
 
 def open_address(url: str) -> GgufModel:
@@ -25,10 +33,10 @@ def open_address(url: str) -> GgufModel:
 
     parts = urlsplit(_direct(url))
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(f"{clean(url, 200)}: not an http or https address")
+        raise InputError(f"{shown_address(url)}: not an http or https address")
     paths = split_names(parts.path)
     if len(paths) > MAX_PARTS:
-        raise InputError(f"{clean(url, 200)}: a model of {len(paths):,} parts")
+        raise InputError(f"{shown_address(url)}: a model of {len(paths):,} parts")
     names, read = [], []
     notes: list[str] = []
     with Connection() as connection:
@@ -55,7 +63,7 @@ def _direct(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise InputError(f"{clean(url, 200)}: not an address") from error
+        raise InputError(f"{shown_address(url)}: not an address") from error
     steps = parts.path.split("/")
     if parts.hostname in _HUB and len(steps) > 5 and steps[3] == "blob":
         return urlunsplit(parts._replace(path="/".join([*steps[:3], "resolve", *steps[4:]])))

@@ -21,6 +21,7 @@ HOST, NAMESPACE, TAG = "registry.ollama.ai", "library", "latest"
 SERVICE_STORE = "/usr/share/ollama/.ollama/models"
 _MAX_MANIFEST = 4 << 20
 _MAX_PARAMETERS = 1 << 20
+_MOST_PARAMETERS = 8  # Ollama writes one layer of them
 _LAYER = "application/vnd.ollama.image."
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-]{0,252}(?::\d{1,5})?")
@@ -137,6 +138,7 @@ def locate(found: Found) -> GgufPlace:
     shown = clean(found.tag.short)
     models: list[str] = []
     companions: list[Companion] = []
+    parameters: list[str] = []
     notes: list[str] = [f"Ollama's {shown}"]
     for kind, layer in _layers(found):
         if kind == "model":
@@ -146,11 +148,14 @@ def locate(found: Found) -> GgufPlace:
             path = _blob(found, layer, f"the {role}")
             companions.append(Companion(role, path, os.path.getsize(path)))
         elif kind == "params":
-            notes += _parameters(_blob(found, layer, "the parameters"))
+            parameters.append(_blob(found, layer, "the parameters"))
     if not models:
         raise ModelFileError(shown, "its manifest names no GGUF model")
     if len(models) > 1:
         raise ModelFileError(shown, f"its manifest names {len(models)} models")
+    if len(parameters) > _MOST_PARAMETERS:
+        raise ModelFileError(shown, f"its manifest is damaged: it names parameters {len(parameters):,} times")
+    notes += [note for path in parameters for note in _parameters(path)]
     notes += [f"Ollama also loads its {c.role}: {clean(c.path)}" for c in companions]
     return GgufPlace(models[0], "ollama", tuple(notes), tuple(companions))
 

@@ -11,7 +11,7 @@ import re
 from kvtui.core.errors import InputError, ModelFileError
 from kvtui.core.text import clean
 from kvtui.sources import huggingface, ollama
-from kvtui.sources.address import is_address, open_address
+from kvtui.sources.address import is_address, open_address, shown_address
 from kvtui.sources.huggingface import CONFIG
 from kvtui.sources.source import GgufModel, GgufPlace, HfModel, ModelFolder, Source
 from kvtui.sources.weights import INDEX, weights_in
@@ -42,7 +42,7 @@ def local_gguf(reference: str) -> GgufPlace:
     """
     if is_address(reference):
         raise InputError(
-            f"{clean(reference, 200)}: an engine loads files, not addresses",
+            f"{shown_address(reference)}: an engine loads files, not addresses",
             hint="download it and give the path of the file",
         )
     found = _find(reference)

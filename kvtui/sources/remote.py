@@ -17,12 +17,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 
 from kvtui.core.errors import ModelFileError
 from kvtui.core.text import clean
+from kvtui.sources.address import shown_address
 
 FIRST_STEP, LAST_STEP = 1 << 18, 1 << 23
 MAX_FETCHED = 64 << 20  # headers of the largest vocabularies take about 20 MiB
@@ -32,12 +33,6 @@ SILENCE_S = 15.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 _POLL_S = 0.1
-
-
-def shown_address(url: str) -> str:
-    """An address as it may be shown and kept: without name, password and query, which can be secrets."""
-    parts = urlsplit(url)
-    return clean(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")), 512)
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from kvtui.sources.files import json_object, listing, read_json
 INDEX = "model.safetensors.index.json"
 _MAX_FILES = 1024
 _MAX_HEADER = 32 << 20  # of the largest models, a few MiB
+_MAX_BYTES = 1 << 60
 _REPEATED = ("consolidated", "original")  # the same weights once more, in another layout
 
 
@@ -68,7 +69,7 @@ def _total(index: dict[str, Any]) -> WeightFiles | None:
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if isinstance(total, float) and total.is_integer():
         total = int(total)
-    if isinstance(total, bool) or not isinstance(total, int) or not 0 < total < 1 << 60:
+    if isinstance(total, bool) or not isinstance(total, int) or not 0 < total < _MAX_BYTES:
         return None
     return WeightFiles(total, "index")
 
@@ -80,20 +81,41 @@ def _other(folder: str, names: list[str]) -> WeightFiles | None:
 
 
 def _tensor_bytes(path: str) -> int:
-    """Bytes of the tensors in one safetensors file. Raises ModelFileError where it ends before they do."""
+    """Bytes of the tensors in one safetensors file. Raises ModelFileError: unreadable, or another size than its header
+    says, which the format's own readers refuse too."""
     shown = clean(path)
+    try:
+        size, length, head = _head(path)
+    except OSError as error:
+        raise ModelFileError(shown, clean(error.strerror or "cannot be read", 200)) from error
+    if not 0 < length <= min(_MAX_HEADER, size - 8):
+        raise ModelFileError(shown, "not a safetensors file, or cut off")
+    end = 0
+    for name, tensor in json_object(head, path).items():
+        place = tensor.get("data_offsets") if isinstance(tensor, dict) and name != "__metadata__" else None
+        if place is not None:
+            end = max(end, _end(place, shown))
+    more = size - 8 - length - end
+    if more < 0:
+        raise ModelFileError(shown, f"cut off: {-more:,} bytes are missing")
+    if more > 0:
+        raise ModelFileError(shown, f"damaged: its header says nothing of {more:,} of its bytes")
+    return end
+
+
+def _head(path: str) -> tuple[int, int, bytes]:
+    """The file's size, the length that it gives to its header, and the header, empty where it cannot be so long."""
     size = os.path.getsize(path)
     with open(path, "rb") as file:
-        head = file.read(8)
-        length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
-        if not 0 < length <= min(_MAX_HEADER, size - 8):
-            raise ModelFileError(shown, "not a safetensors file, or cut off")
-        tensors = json_object(file.read(length), path)
-    end = 0
-    for name, tensor in tensors.items():
-        place = tensor.get("data_offsets") if isinstance(tensor, dict) and name != "__metadata__" else None
-        if isinstance(place, list) and len(place) == 2 and all(type(n) is int and n >= 0 for n in place):
-            end = max(end, place[1])
-    if 8 + length + end > size:
-        raise ModelFileError(shown, f"cut off: {8 + length + end - size:,} bytes are missing")
-    return end
+        first = file.read(8)
+        length = struct.unpack("<Q", first)[0] if len(first) == 8 else 0
+        return size, length, file.read(length) if length <= min(_MAX_HEADER, size) else b""
+
+
+def _end(place: Any, shown: str) -> int:
+    """Where a tensor ends among the file's bytes. Raises ModelFileError for a place that is none."""
+    if isinstance(place, list) and len(place) == 2 and all(type(n) is int for n in place):
+        begin, end = place
+        if 0 <= begin <= end < _MAX_BYTES:
+            return int(end)
+    raise ModelFileError(shown, "damaged: its header gives a tensor no place in the file")

@@ -232,3 +232,10 @@ def test_nothing_in_a_configuration_breaks_the_reader() -> None:
         assert pages is None or pages.request_bytes(1000) >= 0
         assert all(note.isprintable() for note in made.notes)
     assert min(outcomes[k] for k in ("exact", "approximate", "unknown")) > 50
+
+
+def test_words_of_a_configuration_are_cleaned_where_they_enter() -> None:
+    for base, key in ((LLAMA, "layer_types"), (QWEN3_NEXT, "layers_block_type")):
+        made = config(base, **{key: ["\x1b[31mfull\x07"] * base["num_hidden_layers"]})
+        assert made.notes
+        assert all(note.isprintable() for note in made.notes)

@@ -16,7 +16,7 @@ import pytest
 
 from kvtui.core.errors import InputError, ModelFileError
 from kvtui.sources import address, remote
-from kvtui.sources.address import open_address
+from kvtui.sources.address import open_address, shown_address
 from tests.model.gguf_bytes import gguf, model, tensor
 from tests.sources.servers import Answer, Request, head, ranges, serving, status, whole
 
@@ -279,7 +279,7 @@ def test_a_page_of_the_hub_stands_for_its_file() -> None:
 
 
 def test_names_and_passwords_are_not_shown() -> None:
-    assert remote.shown_address("https://me:pw@h.org:8/a.gguf?t=1#f") == "https://h.org:8/a.gguf"
+    assert shown_address("https://me:pw@h.org:8/a.gguf?t=1#f") == "https://h.org:8/a.gguf"
     with serving(status("404 Not Found")) as server, pytest.raises(ModelFileError) as caught:
         open_address(f"http://me:pw@127.0.0.1:{server.port}/m.gguf")
     assert "pw" not in caught.value.line()
@@ -311,3 +311,18 @@ def test_secure_connections(certificate: Path, monkeypatch: pytest.MonkeyPatch) 
     downgrade = status("302 Found", Location="http://localhost:1/m.gguf")
     with serving(downgrade, context) as server, pytest.raises(ModelFileError, match="from https to http"):
         open_address(f"https://localhost:{server.port}/m.gguf")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:secret@[::1/m.gguf",
+        "ftp://me:secret@h/m.gguf?t=secret",
+        "http://me:secret@/x",
+        "://a:secret@",
+    ],
+)
+def test_what_is_no_address_is_named_without_its_secrets(url: str) -> None:
+    with pytest.raises(InputError, match="not an") as caught:
+        open_address(url)
+    assert "secret" not in caught.value.line()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,6 +129,21 @@ def test_an_index_cannot_lead_out_of_its_folder(tmp_path: Path) -> None:
 def test_what_is_no_safetensors_file(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "m.safetensors").write_bytes(data)
     with pytest.raises(ModelFileError):
+        weights_in(str(tmp_path))
+
+
+@pytest.mark.parametrize("place", [[10, 4], [0, 10**400], [-1, 4], [0, 4, 8], "0-4", [0, 3], [0, 5]])
+def test_a_safetensors_header_that_lies_is_no_size(tmp_path: Path, place: Any) -> None:
+    head = json.dumps({"a": {"dtype": "U8", "shape": [4], "data_offsets": place}}).encode()
+    (tmp_path / "m.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + bytes(4))
+    with pytest.raises(ModelFileError, match=r"damaged|cut off") as caught:
+        weights_in(str(tmp_path))
+    assert len(caught.value.line()) < 200 + len(str(tmp_path))
+
+
+def test_weights_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "m.safetensors").symlink_to("/proc/self/mem")  # it opens, and reading it fails
+    with pytest.raises(ModelFileError, match=r"m\.safetensors"):
         weights_in(str(tmp_path))
 
 

@@ -100,6 +100,7 @@ def test_damaged_stores_are_named(store: Store) -> None:
         "nothing": ([], "names no GGUF model"),
         "tensors": ([{**whole, "mediaType": "application/vnd.ollama.image.tensor"}], "names no GGUF model"),
         "two": ([whole, whole], "names 2 models"),
+        "flood": ([whole, *[store.layer("params", b"{}")] * 4000], "names parameters 4,000 times"),
     }
     for name, (layers, reason) in cases.items():
         store.tag(f"{LIBRARY}/{name}/latest", *layers)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kvtui.core.text import clean
+
 MAX_VALUE = 1 << 24
+_LONGEST_WORD = 80
 
 
 class Undetermined(Exception):
@@ -51,13 +54,13 @@ class Values:
         return value if isinstance(value, bool) else default
 
     def words(self, key: str) -> list[str] | None:
-        """A list of words, None where there is none."""
+        """A list of words, cleaned, None where there is none."""
         value = self._raw.get(key)
         if not isinstance(value, list) or not value:
             return None
         if not all(isinstance(word, str) for word in value):
             raise Undetermined(f"{key} is not a list of words")
-        return value
+        return [clean(word, _LONGEST_WORD) for word in value]
 
     def numbers(self, key: str) -> list[int] | None:
         """A list of whole numbers, None where there is none."""
@@ -69,6 +72,6 @@ class Values:
         return value
 
     def text(self, key: str) -> str | None:
-        """A text, None where there is none."""
+        """A text, cleaned, None where there is none."""
         value = self._raw.get(key)
-        return value if isinstance(value, str) else None
+        return clean(value) if isinstance(value, str) else None
