@@ -9,7 +9,7 @@ from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError
 from kvtui.core.units import MIB, signed_size, size
 from kvtui.engines.base import DryRun
-from kvtui.engines.dry_run import DryRunner, find_program
+from kvtui.engines.llama_server.dry_run import DryRunner, find_program
 from kvtui.model.context import ContextPlan
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import WeightPlacement

@@ -1,1 +1,1 @@
-"""What kvtui drives: the operator's llama-server and the embedded engine, behind one small protocol."""
+"""What kvtui drives: a folder a kind of engine, behind one small protocol (`base`); `attach` reads what others run."""

@@ -67,7 +67,7 @@ def engine_at(url: str, log: str | None) -> Engine:
 
 def _llama_server(engine_bin: str | None, command: Sequence[str], api_key: str | None) -> Engine:
     from kvtui.engines.invocation import checked
-    from kvtui.engines.llama_server import LlamaServer
+    from kvtui.engines.llama_server.server import LlamaServer
 
     if command:
         return LlamaServer(checked(command).words, api_key=api_key)
@@ -94,7 +94,7 @@ def find_engine(engine_bin: str | None) -> Engine:
 
     Raises InputError when there is none, or a given path is no program.
     """
-    from kvtui.engines.llama_server import LlamaServer
+    from kvtui.engines.llama_server.server import LlamaServer
 
     found = find_llama_server(engine_bin)
     if found is not None:
@@ -123,7 +123,7 @@ def embedded_engine() -> Engine:
     """llama.cpp in a Python process of its own. Raises InputError when it is not installed."""
     if not embedded_is_installed():
         raise InputError("the embedded engine is not installed", hint="pip install 'kvtui[demo]'")
-    from kvtui.engines.llama_server import LlamaServer
+    from kvtui.engines.llama_server.server import LlamaServer
 
     return LlamaServer(
         (sys.executable, "-P", "-m", "kvtui.engines.embedded"), label="embedded llama.cpp", kind="embedded"

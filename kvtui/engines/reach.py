@@ -12,7 +12,7 @@ from kvtui.core.errors import InputError
 from kvtui.core.text import clean
 
 if TYPE_CHECKING:
-    from kvtui.engines.client import EngineClient
+    from kvtui.engines.llama_server.client import EngineClient
 
 LOOPBACK = "127.0.0.1"
 _ANY = {"0.0.0.0": LOOPBACK, "::": "::1"}  # noqa: S104 - what the operator told the server
@@ -68,7 +68,7 @@ class Reach:
 
     def client(self, port: int) -> EngineClient:
         """Requests to it. Raises InputError for a certificate or key that cannot be used."""
-        from kvtui.engines.client import EngineClient
+        from kvtui.engines.llama_server.client import EngineClient
 
         return EngineClient(
             self.base_url(port),

@@ -16,7 +16,7 @@ from kvtui.core.errors import KvtuiError
 from kvtui.core.text import clean
 from kvtui.engines.base import Abilities
 from kvtui.engines.find import ENV_ENGINE, embedded_is_installed
-from kvtui.engines.llama_help import read_abilities
+from kvtui.engines.llama_server.abilities import read_abilities
 from kvtui.engines.program import ask_program
 
 LIMIT_S = 1.5
@@ -82,8 +82,8 @@ def _llama_server(limit_s: float) -> EngineFound:
 def _embedded(limit_s: float) -> EngineFound:
     if not embedded_is_installed():
         return EngineFound("embedded", None)
-    from kvtui.engines.embedded import PACKAGE, build_number
-    from kvtui.engines.embedded_options import help_text
+    from kvtui.engines.embedded.options import help_text
+    from kvtui.engines.embedded.server import PACKAGE, build_number
 
     version = metadata.version(PACKAGE)
     abilities = read_abilities(help_text(), f"version: {build_number(version)} (unknown)")

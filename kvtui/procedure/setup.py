@@ -92,7 +92,7 @@ def begin(
         raise InputError(f"--sample-hz: {in_words(request.sample_hz)} is not a number from 1 to {MAX_HZ:.0f}")
     model = request.model
     if model is None:
-        from kvtui.engines.demo_model import demo_model
+        from kvtui.sources.demo_model import demo_model
 
         note("assembling the demo model (once)")
         model = str(demo_model())

@@ -99,7 +99,7 @@ def main(argv: list[str]) -> int:
     if len(argv) > 1:
         model = Path(argv[1])
     else:
-        from kvtui.engines.demo_model import demo_model
+        from kvtui.sources.demo_model import demo_model
 
         model = demo_model()
     with tempfile.TemporaryDirectory(prefix="launch-cycles-") as folder:

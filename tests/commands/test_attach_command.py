@@ -16,8 +16,8 @@ import pytest
 
 from kvtui.cli import main
 from kvtui.core.config import RunConfig
-from kvtui.engines.client import EngineClient
 from kvtui.engines.find import embedded_engine
+from kvtui.engines.llama_server.client import EngineClient
 from kvtui.engines.process import free_port
 from kvtui.procedure.checks import compare
 from tests import tiny_model

@@ -11,10 +11,10 @@ import pytest
 
 from kvtui.core.config import RunConfig
 from kvtui.engines.base import Engine
-from kvtui.engines.client import EngineClient
 from kvtui.engines.find import embedded_engine
-from kvtui.engines.llama_help import read_abilities
-from kvtui.engines.llama_server import LlamaServer
+from kvtui.engines.llama_server.abilities import read_abilities
+from kvtui.engines.llama_server.client import EngineClient
+from kvtui.engines.llama_server.server import LlamaServer
 from kvtui.engines.process import EngineProcess
 from tests.engines import misbehaving
 

@@ -20,8 +20,8 @@ from kvtui.core.errors import InputError, RequestError
 from kvtui.core.secrets import without_secrets
 from kvtui.engines.find import engine_of
 from kvtui.engines.invocation import Invocation, read_invocation
-from kvtui.engines.llama_help import read_abilities
-from kvtui.engines.llama_server import LlamaServer
+from kvtui.engines.llama_server.abilities import read_abilities
+from kvtui.engines.llama_server.server import LlamaServer
 from kvtui.engines.process import EngineProcess
 from kvtui.engines.reach import take_key, take_reach
 from kvtui.gpu.host import process_started
@@ -73,7 +73,7 @@ def test_a_key_reaches_the_server_and_the_client_and_nothing_that_is_shown(launc
     assert answers(process)
     shown = (*process.command.argv, *(f"{n}={v}" for n, v in process.command.env))
     assert not any(KEY in word for word in shown)
-    from kvtui.engines.client import EngineClient
+    from kvtui.engines.llama_server.client import EngineClient
 
     with (
         EngineClient(process.base_url) as stranger,
@@ -215,7 +215,7 @@ LAUNCHER = """
 import sys, threading, time
 from pathlib import Path
 from kvtui.core.config import RunConfig
-from kvtui.engines.llama_server import LlamaServer
+from kvtui.engines.llama_server.server import LlamaServer
 process = LlamaServer(tuple(sys.argv[2:])).launch(RunConfig(model="m", n_ctx=512), Path(sys.argv[1]), lambda x: None)
 process.wait_ready(60, threading.Event(), lambda progress: None)
 print(process.pid, process._engine_pid, flush=True)

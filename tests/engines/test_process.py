@@ -18,8 +18,8 @@ import pytest
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import Cancelled, EngineGone, StartError
 from kvtui.engines.base import Engine, StartProgress
-from kvtui.engines.client import EngineClient
 from kvtui.engines.environment import counting_variables, engine_environment
+from kvtui.engines.llama_server.client import EngineClient
 from kvtui.engines.orphan import end_orphan
 from kvtui.engines.process import EngineProcess, free_port
 from kvtui.gpu.host import process_started
@@ -187,7 +187,7 @@ def test_an_engine_that_dies_while_it_works(misbehave: Launch) -> None:
 
 
 def test_a_flood_of_lines_neither_blocks_the_engine_nor_loses_one(tmp_path: Path) -> None:
-    from kvtui.engines.llama_server import LlamaServer
+    from kvtui.engines.llama_server.server import LlamaServer
     from tests.engines import misbehaving
 
     engine = LlamaServer((sys.executable, misbehaving.__file__, "floods"))
@@ -278,7 +278,7 @@ def test_no_signal_to_kvtui_leaves_an_engine_running(
 
 
 def test_a_log_that_cannot_be_written_is_a_failed_start(tmp_path: Path) -> None:
-    from kvtui.engines.llama_server import LlamaServer
+    from kvtui.engines.llama_server.server import LlamaServer
     from tests.engines import misbehaving
 
     engine = LlamaServer((sys.executable, misbehaving.__file__, "hangs"))
@@ -288,7 +288,7 @@ def test_a_log_that_cannot_be_written_is_a_failed_start(tmp_path: Path) -> None:
 
 
 def test_a_command_line_that_is_too_long_is_a_failed_start(tmp_path: Path) -> None:
-    from kvtui.engines.llama_server import LlamaServer
+    from kvtui.engines.llama_server.server import LlamaServer
     from tests.engines import misbehaving
 
     engine = LlamaServer((sys.executable, misbehaving.__file__, "hangs"))

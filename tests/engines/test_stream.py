@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from kvtui.core.errors import EngineGone, RequestError
 from kvtui.engines import stream
+from kvtui.engines.llama_server.answers import UNKNOWN_TOKEN, AnswerReader
 from kvtui.engines.refusals import ContextSizeError, refusal
-from kvtui.engines.stream import UNKNOWN_TOKEN, AnswerReader, event_data, plain
+from kvtui.engines.stream import event_data, plain
 
 TIMINGS = {
     "cache_n": 10,

@@ -84,7 +84,7 @@ def engine_url(tiny_swa_model: Path, tmp_path_factory: pytest.TempPathFactory) -
 def shared_pool(tiny_swa_model: Path, tmp_path: Path) -> Iterator[Counting]:
     """Requests to a real engine whose two slots share `POOL` cells."""
     pytest.importorskip("xllamacpp")
-    from kvtui.engines.client import EngineClient
+    from kvtui.engines.llama_server.client import EngineClient
 
     config = RunConfig(
         model=str(tiny_swa_model), n_ctx=POOL, n_parallel=2, kv_unified=True, n_gpu_layers=0, threads=1
@@ -97,7 +97,7 @@ def shared_pool(tiny_swa_model: Path, tmp_path: Path) -> Iterator[Counting]:
 @pytest.fixture
 def ask(engine_url: str) -> Iterator[Counting]:
     """Requests to the real engine."""
-    from kvtui.engines.client import EngineClient
+    from kvtui.engines.llama_server.client import EngineClient
 
     with EngineClient(engine_url) as client:
         yield Counting(client)

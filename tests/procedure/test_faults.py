@@ -17,9 +17,9 @@ from kvtui.cli import main
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import Cancelled, EngineGone, KvtuiError, RequestError, StartError
 from kvtui.core.findings import Finding
-from kvtui.engines.client import EngineClient
-from kvtui.engines.llama_help import read_abilities
-from kvtui.engines.llama_server import LlamaServer
+from kvtui.engines.llama_server.abilities import read_abilities
+from kvtui.engines.llama_server.client import EngineClient
+from kvtui.engines.llama_server.server import LlamaServer
 from kvtui.engines.process import EngineProcess
 from kvtui.engines.refusals import ContextSizeError
 from kvtui.logs.facts import EngineFacts

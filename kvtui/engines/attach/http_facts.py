@@ -15,7 +15,7 @@ from kvtui.engines.attach.asked import Asked, Setting
 from kvtui.engines.attach.kinds import Kind
 from kvtui.engines.attach.other_asked import DEFAULT_OLLAMA_PORT
 from kvtui.engines.attach.processes import EngineProcess, hosts_of
-from kvtui.engines.client import EngineClient
+from kvtui.engines.llama_server.client import EngineClient
 
 _TIMEOUT_S = 0.7
 """The longest that one answer may take. Two are asked one after the other, and all must be there in two seconds."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import EngineGone, RequestError
-from kvtui.engines.client import EngineClient
 from kvtui.engines.http import EngineHttp
+from kvtui.engines.llama_server.client import EngineClient
 from kvtui.engines.ollama.answers import Answer, json_lines, refused
 from kvtui.engines.ollama.settings import load_options, num_ctx
 from kvtui.engines.ollama.tokens import RunnerTokenizer, Tokenizer, measure

@@ -11,7 +11,7 @@ from itertools import islice, pairwise
 from typing import Protocol
 
 from kvtui.core.errors import RequestError
-from kvtui.engines.client import EngineClient
+from kvtui.engines.llama_server.client import EngineClient
 from kvtui.probes.filler import records
 
 IMPLIED = -1

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kvtui.engines.choices import choices_of
-from kvtui.engines.stream import AnswerReader
+from kvtui.engines.llama_server.answers import AnswerReader
+from kvtui.engines.llama_server.choices import choices_of
 from kvtui.probes.results import Choice
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from kvtui.core.errors import InputError
-from kvtui.engines import demo_model as module
-from kvtui.engines.demo_model import MODEL_FILE, MODEL_SHA256, demo_model, package_parts, verified
+from kvtui.sources import demo_model as module
+from kvtui.sources.demo_model import MODEL_FILE, MODEL_SHA256, demo_model, package_parts, verified
 
 CONTENT = [b"GGUF" + b"a" * 1000, b"b" * 2000, b"c" * 5]
 SHA256 = hashlib.sha256(b"".join(CONTENT)).hexdigest()

@@ -18,9 +18,9 @@ from threading import Event
 import pytest
 
 from kvtui.core.config import RunConfig
-from kvtui.engines import embedded as module
 from kvtui.engines.base import Engine
-from kvtui.engines.client import EngineClient
+from kvtui.engines.embedded import server as module
+from kvtui.engines.llama_server.client import EngineClient
 from kvtui.logs.facts import EngineFacts
 from tests.engines.conftest import READY_S, ignore
 

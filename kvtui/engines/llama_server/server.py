@@ -14,14 +14,14 @@ from kvtui.engines.base import Abilities, Command, DryRun, Missing, Traits
 from kvtui.engines.environment import counting_variables, overruling
 from kvtui.engines.failure import last_words
 from kvtui.engines.invocation import ANY_ADDRESS, Invocation
-from kvtui.engines.llama_help import read_abilities
+from kvtui.engines.llama_server.abilities import read_abilities
 from kvtui.engines.process import EngineProcess, free_port
 from kvtui.engines.program import ask_program
 from kvtui.engines.reach import LOOPBACK, Reach, take_reach
 from kvtui.logs.facts import EngineFacts
 
 if TYPE_CHECKING:
-    from kvtui.engines.dry_run import DryRunner
+    from kvtui.engines.llama_server.dry_run import DryRunner
 
 _ASK_LIMIT_S = 60.0
 _PROVEN_BY_LOG = "the log's lines on KV cells, types and sizes"
@@ -117,7 +117,7 @@ class LlamaServer:
 
     def dry_run(self, config: RunConfig) -> DryRun | None:
         """Asks the `llama-fit-params` that lies beside the server: another build's figures would be another's."""
-        from kvtui.engines.dry_run import DryRunner, beside
+        from kvtui.engines.llama_server.dry_run import DryRunner, beside
 
         if self._dry_runner is None:
             program = beside(self._prefix[0])

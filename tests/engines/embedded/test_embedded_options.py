@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvtui.engines.embedded_options import CACHE_TYPES, ArgumentError, Options, help_text, parse
-from kvtui.engines.llama_help import read_abilities
+from kvtui.engines.embedded.options import CACHE_TYPES, ArgumentError, Options, help_text, parse
+from kvtui.engines.llama_server.abilities import read_abilities
 
 
 def words(line: str) -> list[str]:

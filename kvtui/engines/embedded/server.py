@@ -16,7 +16,7 @@ import sys
 from importlib import metadata
 from typing import Any
 
-from kvtui.engines.embedded_options import ArgumentError, Options, help_text, parse
+from kvtui.engines.embedded.options import ArgumentError, Options, help_text, parse
 
 PACKAGE = "xllamacpp"
 _NOT_INSTALLED = "the embedded engine is not installed: pip install 'kvtui[demo]'"
@@ -135,7 +135,3 @@ def _is_idle(options: Options) -> bool:
         return False
     finally:
         connection.close()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvtui.engines.llama_help import read_abilities
+from kvtui.engines.llama_server.abilities import read_abilities
 
 OLD = """usage: ./llama-server [options]
 

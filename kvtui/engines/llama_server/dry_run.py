@@ -18,7 +18,7 @@ from kvtui.core.errors import InputError, StartError
 from kvtui.core.text import clean
 from kvtui.engines.base import DeviceNeed, DryRun
 from kvtui.engines.failure import last_words
-from kvtui.engines.llama_server import LlamaServer
+from kvtui.engines.llama_server.server import LlamaServer
 from kvtui.logs.facts import EngineFacts
 
 PROGRAM = "llama-fit-params"

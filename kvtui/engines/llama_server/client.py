@@ -8,7 +8,8 @@ from typing import Any
 
 from kvtui.core.errors import RequestError
 from kvtui.engines.http import EngineHttp, cleaned
-from kvtui.engines.stream import AnswerReader, are_token_ids
+from kvtui.engines.llama_server.answers import AnswerReader
+from kvtui.engines.stream import are_token_ids
 from kvtui.probes.asking import Completion
 
 

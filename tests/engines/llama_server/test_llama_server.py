@@ -13,9 +13,9 @@ import pytest
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import StartError
 from kvtui.engines.base import Abilities, Missing
-from kvtui.engines.embedded_options import help_text
-from kvtui.engines.llama_help import read_abilities
-from kvtui.engines.llama_server import LlamaServer
+from kvtui.engines.embedded.options import help_text
+from kvtui.engines.llama_server.abilities import read_abilities
+from kvtui.engines.llama_server.server import LlamaServer
 from tests.engines import misbehaving
 
 CONFIG = RunConfig(model="model [Q4_K_M].gguf", n_ctx=32768, type_k="q8_0", type_v="q8_0", flash_attn="on")
@@ -166,7 +166,7 @@ def test_the_label_says_which_one_it_is(said: str, label: str) -> None:
 
 
 def test_a_program_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvtui.engines.llama_server._ASK_LIMIT_S", 0.5)
+    monkeypatch.setattr("kvtui.engines.llama_server.server._ASK_LIMIT_S", 0.5)
     began = time.monotonic()
     error = failure_of(program(tmp_path / "x", "#!/bin/sh\nsleep 60 & sleep 60\n"))
     assert "did not answer --help" in error.what
@@ -182,7 +182,7 @@ def test_a_program_that_never_stops_talking(tmp_path: Path) -> None:
 def test_a_program_that_leaves_a_child_with_its_output_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvtui.engines.llama_server._ASK_LIMIT_S", 0.5)
+    monkeypatch.setattr("kvtui.engines.llama_server.server._ASK_LIMIT_S", 0.5)
     failure_of(program(tmp_path / "x", f"#!/bin/sh\nsleep 60 &\necho $! > {tmp_path}/pid\nexit 0\n"))
     assert all_end([int((tmp_path / "pid").read_text())])
 

@@ -16,7 +16,7 @@ import pytest
 
 from kvtui.core.errors import EngineGone, InputError, RequestError
 from kvtui.engines import http as module
-from kvtui.engines.client import EngineClient
+from kvtui.engines.llama_server.client import EngineClient
 
 BODY = b'{"status":"ok"}'
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)

@@ -14,7 +14,7 @@ import pytest
 
 from kvtui.core.errors import Cancelled, EngineGone, RequestError
 from kvtui.engines import http as module
-from kvtui.engines.client import EngineClient
+from kvtui.engines.llama_server.client import EngineClient
 from kvtui.engines.refusals import ContextSizeError
 from kvtui.probes.asking import Completion
 

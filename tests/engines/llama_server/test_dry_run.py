@@ -12,10 +12,10 @@ import pytest
 
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError, StartError
-from kvtui.engines import dry_run
 from kvtui.engines.base import DeviceNeed, DryRun
-from kvtui.engines.dry_run import DryRunner, find_program
-from kvtui.engines.llama_server import LlamaServer
+from kvtui.engines.llama_server import dry_run
+from kvtui.engines.llama_server.dry_run import DryRunner, find_program
+from kvtui.engines.llama_server.server import LlamaServer
 from tests.tiny_model import write_tiny_model
 
 HELP = """\

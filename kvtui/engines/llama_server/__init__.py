@@ -1,0 +1,1 @@
+"""llama-server, the operator's own: its command line, its abilities, its answers."""
