@@ -18,10 +18,10 @@ from kvtui.engines.http import EngineHttp
 from kvtui.engines.ollama.answers import Answer, json_lines, refused
 from kvtui.engines.ollama.client import connected
 from kvtui.engines.ollama.settings import load_options
+from kvtui.engines.ollama.terms import in_llama_terms
 from kvtui.engines.watch import Quiet
 from kvtui.gpu import host
 from kvtui.logs.facts import EngineFacts
-from kvtui.logs.terms import in_common_terms
 
 _POLL_S = 0.1
 _LOOK_S = 2.0
@@ -104,7 +104,7 @@ class OllamaProcess:
 
     def facts(self) -> EngineFacts:
         """What the log proves up to now, in the same terms for every era."""
-        return in_common_terms(self._daemon.facts())
+        return in_llama_terms(self._daemon.facts())
 
     def exit_code(self) -> int | None:
         """The daemon's; None while it runs."""

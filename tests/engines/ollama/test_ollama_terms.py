@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kvtui.engines.ollama.terms import in_llama_terms
 from kvtui.logs.facts import EngineFacts
-from kvtui.logs.terms import in_common_terms
 from tests.logs.conftest import read_facts
 from tests.logs.test_ollama import COMMIT, START, TWO_GPUS, record
 
@@ -25,7 +25,7 @@ def test_a_load_request_makes_a_context() -> None:
         + record('"compute graph" device=CUDA0 size="918.1 MiB"', source="device")
         + record('"offloaded 20/49 layers to GPU"', source="ggml")
     )
-    facts = in_common_terms(read_facts(text))
+    facts = in_llama_terms(read_facts(text))
     main = facts.main
     assert main is not None
     assert (main.n_ctx, main.n_ctx_seq, main.n_seq_max, main.n_batch, main.n_ubatch) == (
@@ -52,7 +52,7 @@ def test_a_load_request_makes_a_context() -> None:
 
 
 def test_what_is_not_told_stays_unknown() -> None:
-    facts = in_common_terms(
+    facts = in_llama_terms(
         read_facts(START + COMMIT.format(op="fit", fa="true", n=4096, kv="q8_0", layers="[]"))
     )
     main = facts.main
@@ -67,9 +67,9 @@ def test_what_is_not_told_stays_unknown() -> None:
 def test_facts_that_have_a_context_or_no_words_of_their_own_stay_as_they_are() -> None:
     context = read_facts(START + "llama_context: constructing llama_context\nllama_context: n_ctx = 4096\n")
     assert context.contexts
-    assert in_common_terms(context) is context
+    assert in_llama_terms(context) is context
     bare = EngineFacts()
-    assert in_common_terms(bare) is bare
+    assert in_llama_terms(bare) is bare
 
 
 def test_the_runners_last_words_are_quoted_and_not_said_twice() -> None:

@@ -15,7 +15,7 @@ _UNITS = (("b", 2.0**-20), ("kib", 2.0**-10), ("mib", 1.0), ("gib", 1024.0))
 _LAST_DIGIT = 0.1
 
 
-def in_common_terms(facts: EngineFacts) -> EngineFacts:
+def in_llama_terms(facts: EngineFacts) -> EngineFacts:
     """`facts` with a context, its caches, buffers and slots where only `actual` told of them; else as they are."""
     told = facts.actual
     if not told or facts.contexts or told.get("n_ctx") is None:
