@@ -14,7 +14,7 @@ from kvtui.logs.facts import EngineFacts
 from kvtui.logs.findings import CATALOGUE
 from kvtui.logs.parser import LogParser
 
-CLEAN, FINDINGS, UNREADABLE = 0, 1, 2
+CLEAN, FINDINGS = 0, 1
 _CHUNK = 1 << 18
 _GZIP = b"\x1f\x8b"
 

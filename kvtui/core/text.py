@@ -30,11 +30,6 @@ def clean(text: str, limit: int = 4096) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def clean_block(text: str, limit: int = 65536) -> str:
-    """`text` with its line breaks kept, every line cleaned, cut at `limit` characters."""
-    return "\n".join(clean(line) for line in text[:limit].splitlines())
-
-
 def width(text: str) -> int:
     """Terminal cells that `text` takes: wide characters count two, combining ones none."""
     if text.isascii():

@@ -48,11 +48,6 @@ def cpu_name() -> str:
     return clean(platform.processor() or platform.machine() or "unknown", 120)
 
 
-def core_count() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def process_started(pid: int) -> float | None:
     """When process `pid` began, seconds since the epoch; None if there is none. Zombies count as gone."""
     try:

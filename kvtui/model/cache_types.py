@@ -69,12 +69,3 @@ def row_bytes(type_name: str, n: int) -> int:
     """
     known = CACHE_TYPES[type_name]
     return n * known.n_bytes // known.block
-
-
-def bits_per_value(size_mib: float, cells: int, streams: int, layers: int, width: int) -> float | None:
-    """Bits per value learnt from a log's size line, for types that no table knows; None without values.
-
-    `width` is values per cell and layer; `size_mib` is the K or V figure that the engine printed.
-    """
-    values = cells * streams * layers * width
-    return size_mib * (1 << 20) * 8 / values if values > 0 else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Event
 from time import monotonic
 
-from kvtui.probes.asking import Asking, Progress, silent
+from kvtui.probes.asking import Asking
 from kvtui.probes.filler import Stream
 from kvtui.probes.graders import number
 from kvtui.probes.prompt import Haystack, Plant, PromptStyle, build_haystack, plain
@@ -67,34 +67,6 @@ class Planted:
     def question_tokens(self) -> int:
         """Tokens of all questions and their answers together."""
         return sum(len(question) + self.n_answer for question in self.questions)
-
-
-def measure_recall(
-    ask: Asking,
-    style: PromptStyle,
-    depth: int,
-    positions: Sequence[float],
-    seed: int = 0,
-    progress: Progress = silent,
-    cancel: Event | None = None,
-) -> RecallResult:
-    """Plant a fact at each of `positions` of a haystack of `depth` tokens and ask for each.
-
-    The slot must hold the haystack, a question and its answer: `depth_for` in kvtui.probes.depth. Raises what
-    `Asking` raises, and InputError when `depth` is too small for the facts.
-    """
-    planted = plant(ask, style, depth, positions, seed)
-    meter = Meter(progress, depth + planted.question_tokens)
-    started = monotonic()
-    ask.complete(
-        list(planted.haystack.ids),
-        1,
-        cache_prompt=True,
-        on_progress=meter.prompt("recall", depth),
-        cancel=cancel,
-    )
-    meter.finish("recall", depth)
-    return ask_all(ask, planted, meter, started, cancel)
 
 
 def plant(ask: Asking, style: PromptStyle, depth: int, positions: Sequence[float], seed: int) -> Planted:

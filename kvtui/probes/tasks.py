@@ -47,11 +47,6 @@ def run_tasks(
     return tuple(result for group in groups for result in asking.group(group))
 
 
-def task_depth(usable: int, style: PromptStyle) -> int:
-    """The deepest prompt for the suite in a slot of `usable` tokens, 0 when there is none."""
-    return deepest(usable, max(task.n_predict(style.kind) for task in TASKS))
-
-
 @dataclass(frozen=True, slots=True)
 class _Group:
     """Tasks that share a haystack of `depth` tokens, of which `kept_free` are not shared; 0: prompts as they stand.

@@ -133,10 +133,6 @@ class SessionState:
         """The latest one."""
         return self.recommended[-1].recommendation if self.recommended else None
 
-    def of_step(self, step: int) -> tuple[RunRecord, ...]:
-        """Runs of one step that have ended, oldest first; cancelled and interrupted ones left out."""
-        return tuple(r for r in self.runs if r.step == step and r.outcome in ("ok", "failed", "void"))
-
     def run(self, number: int) -> RunRecord | None:
         """The run with that number; the latest, should one have been repeated under its number."""
         return next((r for r in reversed(self.runs) if r.number == number), None)

@@ -83,7 +83,6 @@ def test_who_listens() -> None:
 def test_the_machine() -> None:
     assert host.memory_total() > 100 * MIB
     assert 0 < host.memory_used() < host.memory_total()
-    assert host.core_count() >= 1
     assert host.cpu_name().isprintable()
     assert host.cpu_name()
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import gguf
 import pytest
 
-from kvtui.model.cache_types import CACHE_TYPES, UPSTREAM, bits_per_value, cache_type, row_bytes
+from kvtui.model.cache_types import CACHE_TYPES, UPSTREAM, cache_type, row_bytes
 
 
 @pytest.mark.parametrize("name", UPSTREAM)
@@ -41,9 +41,3 @@ def test_names_are_the_engines_own() -> None:
     assert cache_type("q8_0") is not None
     assert cache_type("Q8_0") is None
     assert cache_type("kvarn4") is None
-
-
-def test_an_unknown_type_is_learnt_from_a_log() -> None:
-    # 8,192 cells, 32 layers, 1,024 values: 112 MiB are 3.5 bits per value.
-    assert bits_per_value(112.0, 8192, 1, 32, 1024) == 3.5
-    assert bits_per_value(112.0, 8192, 1, 32, 0) is None

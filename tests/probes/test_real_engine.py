@@ -9,11 +9,11 @@ from kvtui.probes.concurrency import measure_concurrency, measure_full_pool
 from kvtui.probes.depth import depth_for, measure_depth
 from kvtui.probes.divergence import compare, summarise
 from kvtui.probes.prompt import chat_style, raw_style
-from kvtui.probes.recall import measure_recall
 from kvtui.probes.speed import measure_speed
 from kvtui.probes.stability import measure_stability, stability_depth
 from kvtui.probes.suite import TASKS, Suite
-from kvtui.probes.tasks import run_tasks, task_depth
+from kvtui.probes.tasks import run_tasks
+from tests.probes.alone import measure_recall, task_depth
 from tests.probes.conftest import POOL, SLOT, Counting
 from tests.probes.fake import Watcher
 

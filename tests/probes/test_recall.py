@@ -7,7 +7,8 @@ import pytest
 from kvtui.core.errors import InputError, RequestError
 from kvtui.probes.depth import depth_for, measure_depth
 from kvtui.probes.prompt import chat_style, raw_style
-from kvtui.probes.recall import invent, measure_recall
+from kvtui.probes.recall import invent
+from tests.probes.alone import measure_recall
 from tests.probes.fake import DECODE_TPS, PROMPT_TPS, FakeEngine, Watcher, looks_up
 
 POSITIONS = (0.02, 0.25, 0.5, 0.75, 0.98)

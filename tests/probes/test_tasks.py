@@ -12,8 +12,9 @@ from kvtui.probes.own_tasks import OwnTask
 from kvtui.probes.prompt import PromptStyle, chat_style, raw_style
 from kvtui.probes.results import TASK_FAMILIES
 from kvtui.probes.suite import TASKS, Suite
-from kvtui.probes.tasks import run_tasks, task_depth
+from kvtui.probes.tasks import run_tasks
 from kvtui.probes.texts import PLANTED, RAW
+from tests.probes.alone import task_depth
 from tests.probes.fake import FakeEngine, Watcher
 
 RIGHT = {

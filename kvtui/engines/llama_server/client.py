@@ -21,15 +21,6 @@ class EngineClient(EngineHttp):
         props: dict[str, Any] = cleaned(self.ask("GET", "/props"))
         return props
 
-    def model_meta(self) -> dict[str, Any]:
-        """The `meta` of `/v1/models`: `n_ctx_train`, `n_params`, `size` (bytes), ..; empty where not told."""
-        answer = self.ask("GET", "/v1/models")
-        try:
-            meta = answer["data"][0]["meta"]
-        except (LookupError, TypeError):
-            return {}
-        return cleaned(meta) if isinstance(meta, dict) else {}
-
     def slots(self) -> list[dict[str, Any]]:
         """The state of every slot, as `/slots` tells it."""
         answer = self.ask("GET", "/slots", wanted=list)

@@ -228,19 +228,12 @@ def test_what_is_for_showing_is_cleaned_and_what_goes_back_is_exact() -> None:
         assert client.apply_template([]) == "<|im_start|>\tx\x1b\n"
 
 
-@pytest.mark.parametrize("answer", [b"{}", b'{"data": []}', b'{"data": [{"meta": null}]}', b'{"data": 5}'])
-def test_a_model_without_meta_is_empty(answer: bytes) -> None:
-    with server(http(answer)) as client:
-        assert client.model_meta() == {}
-
-
 @pytest.mark.engine
 class TestRealEngine:
     """The same client and the real engine."""
 
     def test_what_it_tells_of_itself(self, client: EngineClient) -> None:
         assert client.props()["default_generation_settings"]["n_ctx"] == 2048
-        assert client.model_meta()["n_ctx_train"] == 4096
         assert [slot["n_ctx"] for slot in client.slots()] == [2048]
 
     def test_tokens_there_and_back(self, client: EngineClient) -> None:
