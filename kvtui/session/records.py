@@ -91,8 +91,8 @@ class Forecast:
     """Bytes expected before a run was started. `kv_bytes` is from the model file's geometry (`exactness`),
     `conventional_kv_bytes` what the all-layers formula gives, `total_bytes` the whole engine, None until a run
     has measured what is not weights or KV. `short_bytes` is what is missing in a share of the card that the engine
-    reserves as a whole (0: enough), None for an engine that takes what it needs. `dry_run` is the engine's own forecast where its build can tell one, a
-    device each, host last."""
+    reserves as a whole (0: enough), None for an engine that takes what it needs. `dry_run` is the engine's own
+    forecast where its build can tell one, a device each, host last."""
 
     kv_bytes: int | None
     conventional_kv_bytes: int | None
