@@ -1,12 +1,21 @@
-"""Fixtures for everybody."""
+"""Fixtures for everybody.
+
+Properties try 40 examples each, or `KVTUI_EXAMPLES` of them, except where one example is dear. None has a deadline:
+how long an example takes says more about the machine than about the code.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.tiny_model import write_tiny_model
+
+settings.register_profile("kvtui", deadline=None, max_examples=int(os.environ.get("KVTUI_EXAMPLES", "40")))
+settings.load_profile("kvtui")
 
 
 @pytest.fixture(scope="session")

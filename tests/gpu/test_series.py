@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtui.gpu.samples import PHASES, Sample
@@ -23,7 +23,6 @@ def samples_of(rows: list[tuple[str, int | None, int | None, int | None]]) -> li
     ]
 
 
-@settings(max_examples=40)
 @given(readings, st.integers(1, 40))
 def test_no_peak_is_ever_lost(rows: list[tuple[str, int | None, int | None, int | None]], times: int) -> None:
     samples = samples_of(rows * times)

@@ -19,7 +19,7 @@ WHOLE = read_facts(LOG)
 
 
 @given(st.lists(st.integers(0, len(LOG)), max_size=40))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_chunking_gives_the_same_facts(cuts: list[int]) -> None:
     parser, at = LogParser(), 0
     for cut in [*sorted(cuts), len(LOG)]:

@@ -53,7 +53,7 @@ PLAIN = {
 
 @pytest.mark.parametrize("source", PLAIN.values(), ids=PLAIN)
 @given(a=st.integers(-50, 50), b=st.integers(-50, 50))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_it_computes_what_python_computes(source: str, a: int, b: int) -> None:
     source = f"def f(a, b):{source}"
     names: dict[str, object] = {}
@@ -132,7 +132,6 @@ def test_a_dubious_literal_warns_nobody() -> None:
 
 
 @given(st.text(alphabet="abf()[]{}:=+-*/%<>!0123456789 \n.,'def return for in while if else", max_size=200))
-@settings(max_examples=40, deadline=None)
 def test_nothing_a_model_writes_escapes(text: str) -> None:
     with contextlib.suppress(CannotEvaluate):
         call(parse_function(f"def f(a):\n    {text}", "f"), (3,))

@@ -14,7 +14,7 @@ FACTS = [Plant(p, f"The {w} is here.") for p, w in ((0.02, "first"), (0.5, "midd
 
 
 @given(depth=st.integers(80, 5000), seed=st.integers(0, 2**70), keep_free=st.integers(0, 20))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_haystack_has_the_depth_asked_for(depth: int, seed: int, keep_free: int) -> None:
     ask = FakeEngine()
     haystack = build_haystack(

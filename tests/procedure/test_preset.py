@@ -280,7 +280,7 @@ def test_text_from_a_file_is_cleaned(mine: Path) -> None:
 
 
 @given(text=st.text(max_size=80), key=st.sampled_from(["title", "target = 8192", "[stages]", "contexts"]))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_other_text_is_a_preset_or_one_clean_line(mine: Path, text: str, key: str) -> None:
     mine.write_bytes(SMALL.replace(key, text).encode("utf-8", "surrogatepass"))
     try:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtui.core.shell import command_line, quote
@@ -54,7 +54,6 @@ def test_what_prints_needs_no_more_than_a_plain_shell() -> None:
     assert _arguments(command_line(printable), "/bin/sh") == [os.fsencode(a) for a in printable]
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(st.characters(), max_size=30))
 def test_a_quoted_argument_is_one_printable_word(argument: str) -> None:
     quoted = quote(argument)

@@ -4,7 +4,7 @@ import shlex
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtui.core.text import width
@@ -29,7 +29,6 @@ TEXT = st.text(st.sampled_from("ab 日é─✓"), max_size=12)
 LINES = st.lists(st.builds(Span, TEXT, st.sampled_from(["", "dim", "good strong"])), max_size=5).map(tuple)
 
 
-@settings(deadline=None)
 @given(LINES, st.integers(0, 40), st.booleans())
 def test_fit_is_always_exactly_as_wide_as_asked(spans: Line, cells: int, right: bool) -> None:
     assert width_of(fit(spans, cells, right=right)) == cells
@@ -50,7 +49,6 @@ def test_fit_shows_that_something_was_cut(spans: Line, cells: int, expected: str
     assert text_of(fit(spans, cells)) == expected
 
 
-@settings(deadline=None)
 @given(LINES, LINES)
 def test_outside_the_changed_cells_two_lines_look_the_same(before: Line, after: Line) -> None:
     found = changed_cells(before, after)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtui.gpu.samples import PHASES, Sample
@@ -23,7 +23,6 @@ def traced(values: list[int | None], every: float = 0.1) -> Trace:
     return trace
 
 
-@settings(deadline=None)
 @given(VALUES, st.sampled_from([0.05, 0.1, 3.0, 40.0]), st.integers(1, 80))
 def test_the_chart_keeps_the_exact_peak_in_any_number_of_columns(
     values: list[int | None], every: float, count: int
