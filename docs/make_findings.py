@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kvtui.logs.findings import CATALOGUE
-from kvtui.procedure import memory_findings
+from kvtui.procedure.findings import memory as memory_findings
 
 HERE = Path(__file__).parent
 INTRO = """# Findings

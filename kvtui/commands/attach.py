@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     """List, or look at one. Raises InputError where there is no such engine, or an option cannot be used."""
     if args.pid is None and args.url is None and args.log is None and args.journal is None:
         return _list(args.json)
-    from kvtui.procedure.attached import attach
+    from kvtui.procedure.attached.view import attach
 
     view = attach(_seen(args))
     if view.nothing_read:

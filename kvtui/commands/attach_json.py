@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from kvtui.core.secrets import without_secrets
 from kvtui.core.units import MIB
 from kvtui.engines.attach.asked import Asked, Setting
 from kvtui.engines.attach.logplace import LogPlace
@@ -14,10 +14,9 @@ from kvtui.engines.attach.look import Found
 from kvtui.engines.attach.memory import GpuMemory
 from kvtui.engines.attach.processes import EngineProcess
 from kvtui.logs import document
-from kvtui.procedure.attached import Attached
+from kvtui.procedure.attached.view import Attached
 
 SCHEMA = "kvtui.attach/1"
-_SECRET = re.compile(r"^--?(?:api-key|hf-token|hft|ssl-key-file|token|password)(=.*)?$")
 
 
 def list_json(found: Sequence[Found], gpu: GpuMemory) -> dict[str, Any]:
@@ -79,16 +78,6 @@ def as_json(view: Attached) -> dict[str, Any]:
     }
 
 
-def shown_command(argv: Sequence[str]) -> list[str]:
-    """The command line without the secrets in it."""
-    shown, hide = [], False
-    for word in argv:
-        secret = _SECRET.match(word)
-        shown.append("***" if hide else f"{word.partition('=')[0]}=***" if secret and secret[1] else word)
-        hide = secret is not None and not secret[1]
-    return shown
-
-
 def model_of(asked: Asked, told: Mapping[str, Setting]) -> str | None:
     """The model by what was asked, else by what the engine says."""
     found = told.get("model_path") or told.get("model")
@@ -101,7 +90,7 @@ def _process(process: EngineProcess) -> dict[str, Any]:
         "parent": process.parent,
         "user": process.user,
         "started": process.started,
-        "command": shown_command(process.argv),
+        "command": list(without_secrets(process.argv)),
         "listening": None
         if process.listening is None
         else [

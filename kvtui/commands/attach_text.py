@@ -10,8 +10,8 @@ from kvtui.core.text import clip, width
 from kvtui.core.units import duration, size
 from kvtui.engines.attach.look import Found
 from kvtui.engines.attach.memory import GpuMemory
-from kvtui.procedure.attached import Attached
-from kvtui.procedure.attached_rows import Row
+from kvtui.procedure.attached.rows import Row
+from kvtui.procedure.attached.view import Attached
 
 _HEADS = ("setting", "asked", "actual", "", "evidence")
 

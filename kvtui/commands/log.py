@@ -111,7 +111,7 @@ def _explain(name: str) -> str:
     for entry in CATALOGUE:
         if entry.id == name:
             return entry.explain()
-    from kvtui.procedure.faults import FAULTS
+    from kvtui.procedure.findings.faults import FAULTS
 
     for fault in FAULTS:
         if fault.id == name:

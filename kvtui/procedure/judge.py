@@ -11,9 +11,9 @@ from kvtui.logs.facts import EngineFacts, FailureFacts
 from kvtui.procedure.actual import VOIDING
 from kvtui.procedure.checks import setting_checks
 from kvtui.procedure.compare import hidden_moves, voided
-from kvtui.procedure.faults import fault_findings
-from kvtui.procedure.memory_findings import memory_findings
-from kvtui.procedure.probe_findings import probe_findings
+from kvtui.procedure.findings.faults import fault_findings
+from kvtui.procedure.findings.memory import memory_findings
+from kvtui.procedure.findings.probes import probe_findings
 from kvtui.procedure.stability import recall_reference
 from kvtui.procedure.variables import changed
 from kvtui.session.records import FailureKind, RunOutcome, SettingCheck

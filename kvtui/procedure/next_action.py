@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kvtui.core.units import rate, signed_size, size, tokens
-from kvtui.procedure import stages
 from kvtui.procedure.choice import last_ended
 from kvtui.procedure.proposals import propose, repeat
 from kvtui.procedure.rules import first
@@ -13,6 +12,7 @@ from kvtui.procedure.rules.limits import REPEAT
 from kvtui.procedure.rules.rule import Case, cause_of
 from kvtui.procedure.situation import Action, Close, Finish, Situation
 from kvtui.procedure.stability import free_at_peak, growth_per_request, recall_reference
+from kvtui.procedure.steps import stages
 from kvtui.session.records import Verdict, VerdictOutcome
 from kvtui.session.state import RunRecord
 

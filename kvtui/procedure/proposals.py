@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-from kvtui.procedure import baseline, floor, quantized, stages, transients
 from kvtui.procedure.situation import Action, Launch, Offer, ProbePlan, Situation, Skip
-from kvtui.procedure.stages import depth_of
-from kvtui.procedure.steps import Purpose
+from kvtui.procedure.steps import Purpose, baseline, floor, quantized, stages, transients
+from kvtui.procedure.steps.stages import depth_of
 from kvtui.session.state import RunRecord
 
 _STEPS: dict[int, Callable[[Situation], Action]] = {

@@ -9,8 +9,8 @@ from kvtui.core.text import clip
 from kvtui.core.units import duration, size
 from kvtui.engines.attach.look import Found
 from kvtui.engines.attach.memory import GpuMemory
-from kvtui.procedure.attached import Attached
-from kvtui.procedure.attached_rows import Row
+from kvtui.procedure.attached.rows import Row
+from kvtui.procedure.attached.view import Attached
 from kvtui.tui.lines import EMPTY, Line, Span, columns, fit, labelled, line, tint, wrap
 from kvtui.tui.view_marks import CHECK, UNPROVEN
 

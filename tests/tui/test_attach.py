@@ -14,9 +14,9 @@ from kvtui.engines.attach.logread import LogRead
 from kvtui.engines.attach.look import Seen
 from kvtui.engines.attach.memory import HostMemory
 from kvtui.logs.facts import EngineFacts
-from kvtui.procedure.attached import Attached
-from kvtui.procedure.attached_rows import Row
-from kvtui.procedure.inference import Inference
+from kvtui.procedure.attached.inference import Inference
+from kvtui.procedure.attached.rows import Row
+from kvtui.procedure.attached.view import Attached
 from kvtui.tui.app import KvtuiApp
 from kvtui.tui.lines import text_of, width_of
 from kvtui.tui.screens.attach import EnginesScreen

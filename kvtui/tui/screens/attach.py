@@ -22,7 +22,7 @@ from kvtui.tui.widgets import Lines, ScrollLines
 if TYPE_CHECKING:
     from kvtui.engines.attach.look import Found
     from kvtui.engines.attach.memory import GpuMemory
-    from kvtui.procedure.attached import Attached
+    from kvtui.procedure.attached.view import Attached
 
 _GPU_S = 1.5
 
@@ -64,7 +64,7 @@ def look_at(found: Found) -> Looked:
     from kvtui.engines.attach.http_facts import Access
     from kvtui.engines.attach.look import look
     from kvtui.engines.attach.processes import still_runs
-    from kvtui.procedure.attached import attach
+    from kvtui.procedure.attached.view import attach
 
     if not still_runs(found.process):
         return Looked(None, f"process {found.process.pid} has ended")

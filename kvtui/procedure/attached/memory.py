@@ -11,7 +11,7 @@ from kvtui.engines.attach.logplace import in_its_own_root
 from kvtui.engines.attach.look import Seen
 from kvtui.logs.facts import EngineFacts
 from kvtui.model.weights import place
-from kvtui.procedure.inference import Inference, Range, candidates, gpu_rest, host_rest, infer
+from kvtui.procedure.attached.inference import Inference, Range, candidates, gpu_rest, host_rest, infer
 from kvtui.procedure.oracle import Oracle, request_of
 
 DEFAULT_PROMPT_CACHE_MIB = 8192

@@ -12,8 +12,8 @@ from kvtui.core.findings import Finding
 from kvtui.gpu.samples import Conditions, DeviceInfo, Gap, Level, Member, MemoryRecord, PhasePeak, Sample
 from kvtui.logs.facts import BufferFacts, ContextFacts, EngineFacts
 from kvtui.probes.results import SpeedResult
+from kvtui.procedure.findings.memory import CATALOGUE, memory_findings
 from kvtui.procedure.marks import marked
-from kvtui.procedure.memory_findings import CATALOGUE, memory_findings
 from kvtui.session.records import HostInfo
 from kvtui.session.state import RunRecord
 

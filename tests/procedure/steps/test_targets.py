@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from kvtui.procedure.rules.rule import Case
-from kvtui.procedure.targets import combinations, goals, targets
+from kvtui.procedure.steps.targets import combinations, goals, targets
 from kvtui.session.state import RunRecord, SessionState, StepState
 from tests.procedure.outcome import VLLM_TRAITS, Card
 from tests.procedure.test_rules import BASE, case, facts, run, speed

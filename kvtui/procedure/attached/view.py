@@ -12,10 +12,10 @@ from kvtui.engines.attach.asked import Asked
 from kvtui.engines.attach.logread import LogRead
 from kvtui.engines.attach.look import Seen
 from kvtui.logs.facts import EngineFacts, SlotFacts
-from kvtui.procedure.attached_memory import infer_types
-from kvtui.procedure.attached_rows import NOT_ASKED, Row, State, own_rows
+from kvtui.procedure.attached.inference import Inference
+from kvtui.procedure.attached.memory import infer_types
+from kvtui.procedure.attached.rows import NOT_ASKED, Row, State, own_rows
 from kvtui.procedure.checks import compare
-from kvtui.procedure.inference import Inference
 from kvtui.session.records import SettingCheck
 
 _ASKED_AS: Mapping[str, tuple[str, ...]] = {

@@ -11,7 +11,7 @@ from kvtui.procedure.rules.rule import Case, Cause, cause_of
 from kvtui.procedure.rules.transient import SMALLEST_MICRO_BATCH
 from kvtui.procedure.situation import Situation
 from kvtui.procedure.stability import Trouble, free_at_peak
-from kvtui.procedure.stages import climbed, stages, usable_bytes
+from kvtui.procedure.steps.stages import climbed, stages, usable_bytes
 from kvtui.session.state import RunRecord
 
 _OF_TROUBLE: dict[Trouble, Cause] = {

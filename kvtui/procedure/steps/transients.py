@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from kvtui.core.config import RunConfig
 from kvtui.core.units import tokens
-from kvtui.procedure.advance import OFF_GPU, here, is_open, launch, subject, towards
-from kvtui.procedure.diagnosis import case_of, next_goal
-from kvtui.procedure.ending import end
 from kvtui.procedure.rules import will_not_help
 from kvtui.procedure.rules.rule import meaningful
 from kvtui.procedure.rules.transient import SLOTS
 from kvtui.procedure.rules.types import EQUAL_PAIR
 from kvtui.procedure.situation import Action, Launch, Offer, ProbePlan, Situation
-from kvtui.procedure.stages import depth_of, highest_stable, why_not
+from kvtui.procedure.steps.advance import OFF_GPU, here, is_open, launch, subject, towards
+from kvtui.procedure.steps.diagnosis import case_of, next_goal
+from kvtui.procedure.steps.ending import end
+from kvtui.procedure.steps.stages import depth_of, highest_stable, why_not
 from kvtui.session.state import RunRecord
 
 

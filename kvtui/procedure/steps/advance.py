@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from kvtui.core.config import RunConfig
 from kvtui.core.units import tokens
-from kvtui.procedure.baseline import task_probes
-from kvtui.procedure.diagnosis import case_of, failures_at, has_run, next_goal
 from kvtui.procedure.rules import CHANGES, will_not_help
 from kvtui.procedure.rules.offload import OFFLOAD
 from kvtui.procedure.rules.rule import Case, Rule
 from kvtui.procedure.situation import Launch, ProbePlan, Situation
-from kvtui.procedure.stages import climbed, depth_of, holds, preference, proof_of, stage_config, why_not
-from kvtui.procedure.targets import curable, targets
+from kvtui.procedure.steps.baseline import task_probes
+from kvtui.procedure.steps.diagnosis import case_of, failures_at, has_run, next_goal
+from kvtui.procedure.steps.stages import climbed, depth_of, holds, preference, proof_of, stage_config, why_not
+from kvtui.procedure.steps.targets import curable, targets
 from kvtui.procedure.variables import BY_NAME, VARIABLES, changed
 from kvtui.session.state import RunRecord
 

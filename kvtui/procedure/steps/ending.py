@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kvtui.core.units import signed_size, tokens
-from kvtui.procedure.diagnosis import case_of, failures_at, next_goal
 from kvtui.procedure.rules import first, will_not_help
 from kvtui.procedure.rules.limits import MEASURE_FIRST, STOP
 from kvtui.procedure.rules.offload import OFFLOAD
 from kvtui.procedure.rules.rule import MEMORY_CAUSES, Case, meaningful
 from kvtui.procedure.situation import Close, Situation
 from kvtui.procedure.speeds import deepest_decode
+from kvtui.procedure.steps.diagnosis import case_of, failures_at, next_goal
 from kvtui.procedure.variables import BY_NAME
 from kvtui.session.records import Recommendation
 from kvtui.session.state import RunRecord

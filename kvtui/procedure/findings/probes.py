@@ -8,8 +8,8 @@ from kvtui.core.findings import Evidence, Finding
 from kvtui.core.units import rate
 from kvtui.probes.divergence import compare, summarise
 from kvtui.probes.speed import clocks_apart
+from kvtui.procedure.findings.where import where_time_went
 from kvtui.procedure.speeds import CLIFF, deepest_decode, share_of_expected
-from kvtui.procedure.where import where_time_went
 from kvtui.session.state import RunRecord, SessionState
 
 _SHOWN = 8

@@ -10,7 +10,7 @@ from kvtui.core.units import GIB, MIB
 from kvtui.model.geometry import geometry
 from kvtui.model.header import read_header
 from kvtui.model.request import ContextRequest
-from kvtui.procedure.inference import (
+from kvtui.procedure.attached.inference import (
     USUAL,
     Candidate,
     Range,

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from kvtui.core.config import RunConfig
 from kvtui.core.units import GIB, rate, size, tokens
-from kvtui.procedure.baseline import deepest_prompt
-from kvtui.procedure.quantized import accepted_types, flash_attention_off
 from kvtui.procedure.situation import Action, Close, Launch, ProbePlan, Situation, Skip
 from kvtui.procedure.speeds import is_slow
+from kvtui.procedure.steps.baseline import deepest_prompt
+from kvtui.procedure.steps.quantized import accepted_types, flash_attention_off
 from kvtui.procedure.variables import bits_of
 from kvtui.session.state import RunRecord
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvtui.gpu.samples import Conditions
-from kvtui.procedure.memory_findings import HARMLESS, SPILL_TRAFFIC
+from kvtui.procedure.findings.memory import HARMLESS, SPILL_TRAFFIC
 
 Place = Literal["clocks", "bus", "host", "gpu", "unknown"]
 

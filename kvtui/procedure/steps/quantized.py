@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kvtui.core.units import signed_size
 from kvtui.probes.divergence import brief
-from kvtui.procedure.baseline import task_probes
 from kvtui.procedure.compare import baseline_of, quality
 from kvtui.procedure.rules import BY_ID
 from kvtui.procedure.rules.rule import Case, Cause
 from kvtui.procedure.rules.types import KEYS_BACK
 from kvtui.procedure.situation import Action, Close, Situation
+from kvtui.procedure.steps.baseline import task_probes
 from kvtui.session.records import Recommendation
 from kvtui.session.state import RunRecord
 

@@ -10,10 +10,10 @@ import pytest
 from kvtui.core.findings import Finding
 from kvtui.gpu.samples import Conditions
 from kvtui.probes.results import ConcurrencyResult, FullPoolResult
-from kvtui.procedure.baseline import summary
+from kvtui.procedure.findings.probes import probe_findings
+from kvtui.procedure.findings.where import where_time_went
 from kvtui.procedure.judge import judge
-from kvtui.procedure.probe_findings import probe_findings
-from kvtui.procedure.where import where_time_went
+from kvtui.procedure.steps.baseline import summary
 from kvtui.session.state import RunRecord
 from tests.session import sample
 

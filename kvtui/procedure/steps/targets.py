@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kvtui.core.config import RunConfig
-from kvtui.procedure.diagnosis import case_of, cause_of_run, failures_at, next_goal
 from kvtui.procedure.rules.offload import OFFLOAD
 from kvtui.procedure.rules.rule import MEMORY_CAUSES, Case
 from kvtui.procedure.rules.transient import BATCHED_TOKENS, GRAPHS, MICRO_BATCH
 from kvtui.procedure.rules.types import LOSING, TYPES, mixed_pair_is_slow
 from kvtui.procedure.situation import Situation
 from kvtui.procedure.speeds import is_slow
-from kvtui.procedure.stages import stage_config, stages, why_not
+from kvtui.procedure.steps.diagnosis import case_of, cause_of_run, failures_at, next_goal
+from kvtui.procedure.steps.stages import stage_config, stages, why_not
 from kvtui.procedure.variables import bits_of
 from kvtui.session.state import RunRecord
 
