@@ -70,6 +70,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("line_down", ("down", "j"), "down", "Scroll down.", (MODEL,), -1),
     Action("where", ("o",), "other", "Name a folder, file, tag or address; Enter looks there.", ("models",), 3),
     Action("budget_of", ("f2",), "budget", "What it costs and what fits, before anything is launched.", ("form",), 30),
+    Action("open", ("enter",), "open", "Open what is highlighted.", ("start", "list", "engines", "models"), 1),
+    Action("choose", ("enter",), "choose", "Take what is highlighted, or what was typed.", ("dialog", "confirm"), 1),
     Action("yes", ("y",), "yes", "Do it.", ("confirm",), 1),
     Action("no", ("n",), "no", "Go back, nothing is done.", ("confirm",), 2),
     Action("to_list", ("down",), "list", "From the field to the list below it.", ("form", "models"), 39),
@@ -101,6 +103,8 @@ KEY_NAMES = {
     "ctrl+q": "Ctrl+Q",
     "ctrl+c": "Ctrl+C",
 }
+TYPED = ("question_mark", "space", "plus", "equals_sign", "minus")
+"""Keys that write a character where text is typed; so do all keys of one letter."""
 
 
 def of_scope(scope: str) -> tuple[Action, ...]:
@@ -118,14 +122,18 @@ def key_name(key: str) -> str:
     return KEY_NAMES.get(key, key)
 
 
-def footer(actions: Collection[Action], cells: int) -> Line:
-    """The keys that work now: the most used first, help and quit always last and never cut."""
-    shown = sorted((a for a in actions if a.rank >= 0), key=lambda a: a.rank)
-    tail = [_hint(a) for a in shown if a.rank >= 90]
+def footer(actions: Collection[Action], cells: int, *, typing: bool = False) -> Line:
+    """The keys that work now: the most used first, help and quit always last and never cut.
+
+    While text is typed (`typing`) only keys that write nothing are named.
+    """
+    keys = {a.id: next((k for k in a.keys if not (typing and _writes(k))), "") for a in actions}
+    shown = sorted((a for a in actions if a.rank >= 0 and keys[a.id]), key=lambda a: a.rank)
+    tail = [_hint(a, keys[a.id]) for a in shown if a.rank >= 90]
     room = cells - sum(width_of(t) for t in tail)
     head: list[Line] = []
     for action in shown:
-        hint = _hint(action)
+        hint = _hint(action, keys[action.id])
         if action.rank >= 90 or width_of(hint) > room:
             continue
         head.append(hint)
@@ -133,8 +141,12 @@ def footer(actions: Collection[Action], cells: int) -> Line:
     return fit(line(*head, *tail), cells)
 
 
-def _hint(action: Action) -> Line:
-    return line(" ", Span(key_name(action.keys[0]), "key"), Span(f" {action.title} ", "dim"))
+def _writes(key: str) -> bool:
+    return len(key) == 1 or key in TYPED
+
+
+def _hint(action: Action, key: str) -> Line:
+    return line(" ", Span(key_name(key), "key"), Span(f" {action.title} ", "dim"))
 
 
 def help_lines(scope: str, about: str, actions: Collection[Action], cells: int = 80) -> list[Line]:

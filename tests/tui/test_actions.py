@@ -81,3 +81,19 @@ def test_help_is_wrapped_and_never_cut(cells: int) -> None:
     for action in actions.of_scope("procedure"):
         assert all(word in words for word in action.help.split())
     assert all(word in words for word in about.split())
+
+
+def test_the_footer_names_only_keys_that_work_while_text_is_typed() -> None:
+    every = [*actions.of_scope("dialog"), *actions.everywhere()]
+    assert text_of(actions.footer(every, 60)).split() == [
+        "Enter",
+        "choose",
+        "Esc",
+        "back",
+        "?",
+        "help",
+        "q",
+        "quit",
+    ]
+    typing = text_of(actions.footer(every, 60, typing=True)).split()
+    assert typing == ["Enter", "choose", "Esc", "back", "F1", "help", "Ctrl+Q", "quit"]

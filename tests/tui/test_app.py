@@ -182,10 +182,17 @@ async def test_another_value_can_be_picked_or_typed_and_is_checked(tmp_path: Pat
         await until(pilot, lambda: app.live.question is not None and len(app.live.state.runs) == 1)  # type: ignore[union-attr]
         await pilot.press("c")
         await until(pilot, lambda: isinstance(app.screen, ChangeDialog))
-        await pilot.press("enter")
+        await until(pilot, lambda: "tokens of KV cache to allocate" in screen_text(app))
+        assert screen_text(app).rstrip().endswith("Enter choose  Esc back  ? help  q quit")
+        await pilot.press("end", "enter")
+        await until(pilot, lambda: "engine option  now none" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "Change one variable" in screen_text(app))
+        await pilot.press("home", "enter")
         await until(pilot, lambda: "context  now 512" in screen_text(app))
         await pilot.press("end", "enter", *"banana", "enter")
         await until(pilot, lambda: "is not a number from" in screen_text(app))
+        assert screen_text(app).rstrip().endswith("F1 help  Ctrl+Q quit"), "? and q would be typed"
         await pilot.press(*["backspace"] * 6, *"4K", "enter")
         await until(pilot, lambda: isinstance(app.screen, ReasonDialog))
         await pilot.press(*"more", "enter")

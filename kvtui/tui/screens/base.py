@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.screen import ModalScreen, Screen
+from textual.widgets import Input, OptionList
 
 from kvtui.tui import files
 from kvtui.tui.actions import Action, everywhere, footer, of_scope
@@ -53,7 +54,7 @@ class KvtuiScreen(Screen[None]):
 
     def actions(self) -> list[Action]:
         """What works now, here and everywhere."""
-        off = self.unavailable()
+        off = self.unavailable() | (frozenset() if isinstance(self.focused, OptionList) else {"open"})
         return [a for a in (*of_scope(self.scope), *everywhere()) if a.id not in off]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -69,7 +70,7 @@ class KvtuiScreen(Screen[None]):
     def show_footer(self) -> None:
         """Draw the keys that work now."""
         for widget in self.query("#footer").results(Lines):
-            widget.show([footer(self.actions(), self.size.width)])
+            widget.show([footer(self.actions(), self.size.width, typing=isinstance(self.focused, Input))])
 
     def draw(self, *, live: bool = True, log: bool = True) -> None:
         """Bring the screen up to date; nothing before it has its widgets."""
@@ -92,6 +93,15 @@ class KvtuiScreen(Screen[None]):
         """It can be made now."""
         if self.is_current:
             self.app.push_screen(message.make())
+
+    def on_descendant_focus(self) -> None:
+        """Other keys work in a field than in a list."""
+        self.show_footer()
+
+    def action_open(self) -> None:
+        """What is highlighted, as Enter does in the list itself."""
+        if isinstance(self.focused, OptionList):
+            self.focused.action_select()
 
     def on_screen_resume(self) -> None:
         """The screen is on top again: it may have missed a lot."""
@@ -118,6 +128,29 @@ class Dialog(ModalScreen[Result]):
     def actions(self) -> list[Action]:
         """What works now, here and everywhere."""
         return [*of_scope(self.scope), *everywhere()]
+
+    def on_mount(self) -> None:
+        """The keys of the question, over those of the screen below."""
+        self.mount(Lines(id="footer"))
+        self.call_after_refresh(self.show_footer)
+
+    def show_footer(self) -> None:
+        """Draw the keys that work now."""
+        for widget in self.query("#footer").results(Lines):
+            widget.show([footer(self.actions(), self.size.width, typing=isinstance(self.focused, Input))])
+
+    def on_descendant_focus(self) -> None:
+        """Other keys work in a field than in a list."""
+        self.show_footer()
+
+    def on_resize(self) -> None:
+        """Another width."""
+        self.show_footer()
+
+    def action_choose(self) -> None:
+        """What is highlighted, as Enter does in the list itself."""
+        if isinstance(self.focused, OptionList):
+            self.focused.action_select()
 
     def action_back(self) -> None:
         """No answer."""

@@ -96,6 +96,7 @@ class ChangeDialog(Dialog[tuple[str, str]]):
         with Vertical(id="box"):
             yield Static(content(line(Span("Change one variable", "title"))), id="question")
             yield OptionList(*self._variables(), id="variables")
+            yield Static(id="about")
             yield OptionList(id="values")
             yield Input(id="typed", max_length=300)
             yield Static(id="problem")
@@ -110,6 +111,7 @@ class ChangeDialog(Dialog[tuple[str, str]]):
     def _show(self, name: str) -> None:
         for widget in ("variables", "values", "typed"):
             self.query_one(f"#{widget}").display = widget == name
+        self.query_one("#about").display = name == "variables"
         self.query_one(f"#{name}").focus()
 
     def _variables(self) -> list[Option]:
@@ -119,14 +121,18 @@ class ChangeDialog(Dialog[tuple[str, str]]):
                     line(
                         fit(line(Span(v.label, "strong")), 20),
                         fit(line(v.value(self._config)), 13),
-                        fit(line(Span(v.option, "dim")), 12),
-                        Span(v.help, "dim"),
+                        Span(v.option, "dim"),
                     )
                 ),
                 id=v.name,
             )
             for v in self._offered
         ]
+
+    @on(OptionList.OptionHighlighted, "#variables")
+    def _described(self, event: OptionList.OptionHighlighted) -> None:
+        text = BY_NAME[event.option_id or ""].help
+        self.query_one("#about", Static).update(content(line(Span(text, "dim"))))
 
     @on(OptionList.OptionSelected, "#variables")
     def _variable_chosen(self, event: OptionList.OptionSelected) -> None:
@@ -146,7 +152,7 @@ class ChangeDialog(Dialog[tuple[str, str]]):
         values.add_options([Option(content(c), id=f"value:{c}") for c in choices])
         values.add_option(Option(content(line(Span(OTHER, "dim"))), id="other"))
         values.highlighted = 0
-        self._show("values")
+        self._show("values" if choices else "typed")
 
     @on(OptionList.OptionSelected, "#values")
     def _value_chosen(self, event: OptionList.OptionSelected) -> None:
@@ -170,9 +176,11 @@ class ChangeDialog(Dialog[tuple[str, str]]):
     def action_back(self) -> None:
         """One stage back; from the first, out."""
         self.query_one("#problem", Static).update("")
-        if self.query_one("#typed").display:
+        several = self.query_one("#values", OptionList).option_count > 1
+        if self.query_one("#typed").display and several:
             self._show("values")
-        elif self.query_one("#values").display:
+        elif not self.query_one("#variables").display:
+            self.query_one("#question", Static).update(content(line(Span("Change one variable", "title"))))
             self._show("variables")
         else:
             self.dismiss(None)

@@ -54,7 +54,7 @@ def session_line(folder: Path, state: SessionState) -> Line:
     done = sum(s.outcome is not None for s in state.steps)
     runs = sum(r.outcome is not None for r in state.runs)
     model = f"{state.started.model.name or state.started.model.file_name} {state.started.model.quant}"
-    end = state.verdict.title if state.verdict else f"{done}/5 steps, {runs} runs"
+    end = state.verdict.title if state.verdict else f"{done}/5 steps, {runs} run{'s' if runs != 1 else ''}"
     when = state.started.at[:16].replace("T", " ")
     return line(fit(line(when), 17), fit(line(Span(model, "strong")), 26), " ", end)
 
