@@ -24,6 +24,7 @@ Health = Literal["ready", "loading", "silent", "failing"]
 
 _BODY_LIMIT = 64 << 20
 _REFUSAL_LIMIT = 1 << 16
+_LAST_PORT = 65535
 _TRICKLE = 4
 """Times the longest silence that a short answer may take as a whole."""
 
@@ -39,7 +40,7 @@ class EngineHttp:
 
     May be used by several threads at once. Every method but `health` raises RequestError (refused, rubbish,
     too late, a certificate that is not trusted), EngineGone (connection refused or lost) or Cancelled.
-    Raises InputError when `ca_file`, `pinned_certificate` or `api_key` cannot be used.
+    Raises InputError when `base_url`, `ca_file`, `pinned_certificate` or `api_key` cannot be used.
     """
 
     def __init__(
@@ -55,6 +56,8 @@ class EngineHttp:
         body_limit: int = _BODY_LIMIT,
         limit_s: float | None = None,
     ) -> None:
+        if not is_address(base_url):
+            raise InputError(f"{clean(base_url, 200)}: not an address", hint="http://HOST:PORT is wanted")
         self.base_url = base_url
         self._limit_s = timeout_s * _TRICKLE if limit_s is None else limit_s
         self._body_limit = body_limit
@@ -100,7 +103,7 @@ class EngineHttp:
                 ) as response,
             ):
                 status = response.status_code
-        except (httpx.HTTPError, httpx.StreamError):
+        except (httpx.HTTPError, httpx.StreamError, UnicodeError):
             return "silent"
         return "ready" if status == 200 else "loading" if status == 503 else "failing"
 
@@ -172,6 +175,17 @@ class EngineHttp:
                 if isinstance(error, httpx.TransportError) and not _is_rubbish(error):
                     raise EngineGone(f"the connection to the engine broke at {path}") from error
                 raise RequestError(f"the engine's answer to {path} cannot be read") from error
+            except UnicodeError as error:  # from the resolver, of a name with an empty or endless part
+                raise EngineGone(f"{clean(self.base_url, 200)}: no host can be called so") from error
+
+
+def is_address(url: str) -> bool:
+    """Whether `url` is one at which an engine could be asked: http or https, a host, a port that there can be."""
+    try:
+        parts = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError):
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.host) and (parts.port or 0) <= _LAST_PORT
 
 
 def _checked(payloads: Iterator[bytes], cancelling: Cancelling) -> Iterator[bytes]:

@@ -22,14 +22,22 @@ T = TypeVar("T")
 HIDDEN = "REDACTED"
 LEFT_OUT = "host names, user names and paths are left out of this report"
 
-_SECRET_OPTION = re.compile(r"--?(?:[\w-]*[-_])?(?:key|token|secret|passw(?:or)?d|auth)\Z", re.IGNORECASE)
+_SECRET_OPTION = re.compile(
+    r"--?(?:[\w-]*[-_])?(?:key|token|secret|passw(?:or)?d|auth)\Z|-hft\Z", re.IGNORECASE
+)
+_SEVERAL = re.compile(r"--api[-_]key\Z", re.IGNORECASE)
+"""vLLM takes all words behind it as keys, up to the next option."""
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.DOTALL)
+_IN_ADDRESS = (
+    re.compile(r"(\b\w+://[^\s:/@]+:)([^\s@/]+)(?=@)"),
+    re.compile(r"([?&][\w-]*(?:key|token|secret|password|sig|signature)=)([^\s&#'\"]+)", re.IGNORECASE),
+)
 _SECRET_TEXT = (
     re.compile(r"(--?(?:[\w-]*[-_])?(?:key|token|secret|password)(?:\s+|=))(?!-)(\S+)", re.IGNORECASE),
     re.compile(r"(\b(?:bearer|api[_ -]?keys?\s*[:=])\s+)(\S+)", re.IGNORECASE),
     re.compile(r"(\b[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)[A-Z0-9_]*=)(\S+)"),
-    re.compile(r"(\b\w+://[^\s:/@]+:)([^\s@/]+)(?=@)"),
+    *_IN_ADDRESS,
     re.compile(r"()(\b(?:hf_|sk-|gh[pousr]_|xox[abp]-)[A-Za-z0-9_-]{12,})"),
 )
 
@@ -47,7 +55,8 @@ _IPV4 = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\d)")
 _IPV6 = re.compile(
     r"(?<![\w:])(?:(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}|fe80:[0-9a-f:]+)(?![\w:])", re.IGNORECASE
 )
-_UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
+_UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8,16}(?:-[0-9a-f]{4}){0,3}(?:-[0-9a-f]{1,12})?\b", re.IGNORECASE)
+"""NVIDIA's, whole or shortened as CUDA_VISIBLE_DEVICES takes them, and AMD's (`GPU-` and 16 digits)."""
 _ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]+@[A-Za-z][\w.-]*")
 _OWN = frozenset("127.0.0.1 localhost 0.0.0.0 [::1] ::1 :: [::]".split())  # noqa: SIM905
 _PUBLIC = ("github.com", "huggingface.co", "ollama.com", "docs.vllm.ai")
@@ -163,9 +172,10 @@ def secrets_in(state: SessionState) -> frozenset[str]:
 
 def _secrets(state: SessionState) -> Iterator[str]:
     for words in _lines(state):
-        for before, word in zip(("", *words), words, strict=False):
+        for before, word in zip(_options_before(words), words, strict=True):
             if _SECRET_OPTION.match(before):
                 yield word
+            yield from (found[2] for pattern in _IN_ADDRESS for found in pattern.finditer(word))
             option, equals, value = word.partition("=")
             if equals and (_SECRET_OPTION.match(option) or _assigns_secret(word)):
                 yield value
@@ -183,6 +193,15 @@ def _lines(state: SessionState) -> Iterator[Sequence[str]]:
         yield run.config.extra
 
 
+def _options_before(words: Sequence[str]) -> Iterator[str]:
+    """For each word the one before it, or the option that takes several and goes on here."""
+    before = several = ""
+    for word in words:
+        several = "" if word.startswith("-") else several
+        yield several or before
+        before, several = word, word if _SEVERAL.match(word) else several
+
+
 def _assigns_secret(word: str) -> bool:
     assigned = _ASSIGNMENT.match(word)
     return assigned is not None and _SECRET_NAME.search(assigned[1]) is not None
@@ -198,7 +217,7 @@ def _hide(values: Sequence[str], text: str) -> str:
 
 def _hide_words(words: Sequence[str]) -> tuple[str, ...]:
     found = []
-    for before, word in zip(("", *words), words, strict=False):
+    for before, word in zip(_options_before(words), words, strict=True):
         option, equals, _ = word.partition("=")
         if _SECRET_OPTION.match(before):
             found.append(HIDDEN)

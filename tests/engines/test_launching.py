@@ -340,3 +340,23 @@ def test_kill_9_of_kvtui_ends_the_container(docker: tuple[str, ...], tmp_path: P
         engine, _ = map(int, launcher.stdout.readline().split())
         launcher.send_signal(signal.SIGKILL)
         assert is_gone(engine)
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (
+            ("vllm", "serve", "--api-key", "S3", "S3", "--port", "9"),
+            ("vllm", "serve", "--api-key", "***", "***", "--port", "9"),
+        ),
+        (("x", "--api_key", "S3", "-c", "1"), ("x", "--api_key", "***", "-c", "1")),
+        (("x", "-hft", "S3", "m.gguf"), ("x", "-hft", "***", "m.gguf")),
+        (("x", "--hf-token=S3"), ("x", "--hf-token=***")),
+        (
+            ("x", "-mu", "https://me:S3@h/m.gguf?a=1&token=S3#f"),
+            ("x", "-mu", "https://***@h/m.gguf?a=1&token=***#f"),
+        ),
+    ],
+)
+def test_every_shape_of_a_secret(words: tuple[str, ...], kept: tuple[str, ...]) -> None:
+    assert without_secrets(words) == kept

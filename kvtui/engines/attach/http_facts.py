@@ -15,6 +15,7 @@ from kvtui.engines.attach.asked import Asked, Setting
 from kvtui.engines.attach.kinds import Kind
 from kvtui.engines.attach.other_asked import DEFAULT_OLLAMA_PORT
 from kvtui.engines.attach.processes import EngineProcess, hosts_of
+from kvtui.engines.http import is_address
 from kvtui.engines.llama_server.client import EngineClient
 
 _TIMEOUT_S = 0.7
@@ -85,6 +86,8 @@ def address_of(process: EngineProcess, asked: Asked) -> Address | None:
 
 def ask(kind: Kind, address: Address, access: Access, model: str | None = None) -> HttpFacts:
     """Everything that may be asked. Raises InputError for an API key or authority that cannot be used."""
+    if not is_address(address.url):
+        return HttpFacts(problems=(f"{clean(address.url, 200)}: not an address at which it could be asked",))
     with _client(address, access) as client:
         asking = _Asking(client)
         if kind in ("ollama",):

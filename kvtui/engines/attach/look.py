@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from kvtui.core.errors import InputError
 from kvtui.core.text import clean
 from kvtui.engines.attach import container, processes
 from kvtui.engines.attach.asked import Asked
@@ -19,6 +19,7 @@ from kvtui.engines.attach.logread import LogRead, read_log
 from kvtui.engines.attach.memory import HostMemory, gpu_memory, host_memory
 from kvtui.engines.attach.other_asked import ollama_asked, unit_environment, vllm_asked
 from kvtui.engines.attach.processes import EngineProcess, Listening
+from kvtui.sources.files import read_bytes
 
 LIMIT_S = 1.7
 """For log, HTTP and memory together; they are read at the same time."""
@@ -191,10 +192,8 @@ def _configs(process: EngineProcess) -> list[tuple[str, str]]:
     found = []
     for path in config_paths(process.env):
         try:
-            descriptor = os.open(in_its_own_root(process, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except (OSError, ValueError):
+            text = read_bytes(in_its_own_root(process, path), _CONFIG_BYTES).decode("utf-8", "replace")
+        except InputError:  # not there, or nothing that an engine could read its settings from
             continue
-        with open(descriptor, "rb") as file:
-            text = file.read(_CONFIG_BYTES).decode("utf-8", "replace")
         found.append((clean(path), text))
     return found

@@ -59,7 +59,7 @@ _VLLM_REACH = {
     "--root-path": "root_path",
     "--ssl-certfile": "tls_cert_file",
 }
-_VLLM_LENGTH = re.compile(r"^(\d+(?:\.\d+)?)([kKmMgG])$")
+_VLLM_LENGTH = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([kKmMgG])\Z")
 _SCALE = {"k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}
 DEFAULT_OLLAMA_PORT = 11434
 

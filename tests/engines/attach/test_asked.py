@@ -139,3 +139,8 @@ def test_vllm() -> None:
         "enable_prefix_caching": False,
     }
     assert (asked.model, asked.value("port")) == ("org/model", 9)
+
+
+def test_lengths_beyond_all_numbers_are_words() -> None:
+    for word in ("9" * 400 + "k", "1." + "9" * 400 + "g", "\u0663k"):
+        assert vllm_asked(["vllm", "serve", "--max-model-len", word]).values == {"max_model_len": word}

@@ -159,3 +159,28 @@ def test_where_a_process_answers(
     )
     asked = Asked(reach={name: Setting(value, "") for name, value in reach.items()})
     assert address_of(process, asked) == address
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[::1",
+        "http://h:1e9",
+        "http://h:99999",
+        "http://",
+        "http://a b:99999/ x",
+        "ftp://h",
+        "h\x1b[31m",
+    ],
+)
+def test_an_address_that_is_none_is_a_problem_of_that_engine(url: str) -> None:
+    facts = ask("llama-server", Address(url), Access())
+    assert not facts.answered
+    assert "not an address" in facts.problems[0]
+    assert facts.problems[0].isprintable()
+
+
+def test_a_host_that_no_resolver_takes() -> None:
+    facts = ask("llama-server", Address("http://a..b:9"), Access())
+    assert not facts.answered
+    assert facts.problems

@@ -45,6 +45,24 @@ def test_discovery_lists_engines_with_what_they_were_asked(stand_in: Start) -> N
     assert engine_at(server.pid) is None
 
 
+def test_a_configuration_file_that_is_none_keeps_no_engine_out_of_the_list(
+    stand_in: Start, tmp_path: Path
+) -> None:
+    """Whoever may start a process here could otherwise keep everybody from looking at any."""
+    folders = [tmp_path / name / "llama.cpp" for name in ("folder", "pipe", "endless")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    (folders[0] / "config.ini").mkdir()
+    os.mkfifo(folders[1] / "config.ini")
+    (folders[2] / "config.ini").symlink_to("/dev/zero")
+    writer = os.open(folders[1] / "config.ini", os.O_RDWR)  # a pipe that is open for writing has no end
+    try:
+        pids = {stand_in("llama-server", XDG_CONFIG_HOME=str(folder.parent)).pid for folder in folders}
+        assert pids <= {one.process.pid for one in look.discover()}
+    finally:
+        os.close(writer)
+
+
 @pytest.mark.usefixtures("patient")
 def test_a_look_merges_log_answers_and_memory(stand_in: Start) -> None:
     running = stand_in("llama-server", "-c", "4096", "-ctk", "q8_0", log_text=start_up(4096))
