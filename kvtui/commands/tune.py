@@ -31,6 +31,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _add_engine(parser)
+    _add_aim(parser)
+    _add_settings(parser)
+    _add_limits(parser)
+    _add_session(parser)
+    add_screen_options(parser)
+
+
+def _add_engine(parser: argparse.ArgumentParser) -> None:
+    """What is run, and how it is started or reached."""
     parser.add_argument("-m", "--model", metavar="FILE", help="the GGUF file to tune, or a model by its name")
     parser.add_argument("--engine", metavar="E", help="the kind of engine to drive: " + ", ".join(KINDS))
     parser.add_argument(
@@ -63,6 +73,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="FILE",
         help="the log of the engine at --url (default: the journal of unit ollama)",
     )
+
+
+def _add_aim(parser: argparse.ArgumentParser) -> None:
+    """What is to be reached."""
     parser.add_argument(
         "--preset",
         default="coding-agent",
@@ -80,6 +94,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "-np", "--parallel", type=int, metavar="N", help="requests at the same time, tried in step 5"
     )
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    """What all runs share."""
     parser.add_argument("-b", "--batch-size", type=int, metavar="N", help="logical batch in tokens")
     parser.add_argument("-ub", "--ubatch-size", type=int, metavar="N", help="micro-batch in tokens")
     parser.add_argument(
@@ -87,6 +105,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--n-cpu-moe", type=int, metavar="N", help="layers whose experts stay on the CPU")
     parser.add_argument("-t", "--threads", type=int, metavar="N", help="the engine's CPU threads")
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """What must be left, what is too slow, and where and how often it is measured."""
     parser.add_argument("--margin", type=float, metavar="GIB", help="memory that must stay free at the peak")
     parser.add_argument(
         "--reserve", type=float, metavar="GIB", help="memory to leave to others (default: what they hold now)"
@@ -107,6 +129,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="N",
         help="memory readings per second, 1 to 50 (default: 10)",
     )
+
+
+def _add_session(parser: argparse.ArgumentParser) -> None:
+    """What the engine is told beside, and how the session runs."""
     parser.add_argument(
         "--engine-args",
         default="",
@@ -133,7 +159,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="store_true",
         help="with --replay: take over the engine options recorded with it, unasked",
     )
-    add_screen_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
