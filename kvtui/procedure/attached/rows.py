@@ -1,47 +1,19 @@
-"""One row of requested against actual for an engine that was attached to, and those of Ollama and vLLM."""
+"""One row of requested against actual for an engine that was attached to, and those of settings with own names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from kvtui.engines.attach.asked import Setting
 from kvtui.engines.attach.look import Seen
+from kvtui.engines.attach.own_settings import OwnSetting
 from kvtui.logs.facts import EngineFacts
 
 State = Literal["proven", "differs", "unproven", "inferred"]
 
 NOT_ASKED = "-"
-
-_OWN_NAMES: Mapping[str, tuple[tuple[str, str, str], ...]] = {
-    "ollama": (
-        ("KV cache type", "kv_type", "kv_type"),
-        ("flash attention", "flash_attention", "flash_attn"),
-        ("context per request", "num_ctx", "n_ctx_request"),
-        ("context", "", "n_ctx"),
-        ("parallel requests", "num_parallel", "num_parallel"),
-        ("layers on GPU", "", "layers_gpu"),
-    ),
-    "vllm": (
-        ("KV cache type", "kv_cache_dtype", "kv_type"),
-        ("longest request", "max_model_len", "n_ctx"),
-        ("KV tokens in all", "", "kv_tokens"),
-        ("parallel requests", "max_num_seqs", "max_num_seqs"),
-        ("block size", "block_size", "block_size"),
-        ("memory share", "gpu_memory_utilization", "gpu_memory_utilization"),
-        ("attention backend", "attention_backend", "attn_backend"),
-    ),
-}
-
-
-_AUTOMATIC: Mapping[str, tuple[Any, ...]] = {
-    "num_ctx": (0,),
-    "num_parallel": (0,),
-    "kv_cache_dtype": ("auto",),
-    "max_model_len": (-1, "auto"),
-}
-"""Values that leave the choice to the engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +31,17 @@ class Row:
     note: str = ""
 
 
-def own_rows(seen: Seen, facts: EngineFacts) -> list[Row]:
-    """Engines whose log speaks of settings under its own names."""
-    table = _OWN_NAMES["ollama" if seen.kind == "ollama" else "vllm"]
+def own_rows(seen: Seen, facts: EngineFacts, settings: Sequence[OwnSetting]) -> list[Row]:
+    """Those of an engine whose log speaks of its settings under its own names."""
     rows = []
-    for label, asked_as, proven_as in table:
-        given = seen.asked.settings.get(asked_as)
-        if given is None and facts.requested.get(
-            asked_as
-        ):  # its dump of the environment prints unset as 0 or false
-            given = Setting(facts.requested[asked_as], "its log")
-        if given is not None and given.value in _AUTOMATIC.get(asked_as, ()):
+    for own in settings:
+        given = seen.asked.settings.get(own.asked)
+        in_log = facts.requested.get(own.asked)
+        if given is None and in_log:  # its dump of the environment prints unset as 0 or false
+            given = Setting(in_log, "its log")
+        if given is not None and given.value in own.automatic:
             given = None
-        actual, evidence, line = _own_actual(seen, facts, proven_as)
+        actual, evidence, line = _own_actual(seen, facts, own)
         if given is None and actual is None:
             continue
         state: State = "unproven"
@@ -79,7 +49,7 @@ def own_rows(seen: Seen, facts: EngineFacts) -> list[Row]:
             state = "proven" if given is None or _same(given.value, actual) else "differs"
         rows.append(
             Row(
-                setting=label,
+                setting=own.label,
                 asked=NOT_ASKED if given is None else _word(given.value),
                 asked_from="" if given is None else given.source,
                 actual="-" if actual is None else _word(actual),
@@ -91,12 +61,12 @@ def own_rows(seen: Seen, facts: EngineFacts) -> list[Row]:
     return rows
 
 
-def _own_actual(seen: Seen, facts: EngineFacts, name: str) -> tuple[Any, str, int | None]:
+def _own_actual(seen: Seen, facts: EngineFacts, own: OwnSetting) -> tuple[Any, str, int | None]:
+    name = own.proven
     value = (facts.actual or {}).get(name)
     if value is not None:
         return value, "log", facts.lines.get(f"actual.{name}") or _line_of(facts, name)
-    told = {"n_ctx": "max_model_len", "kv_type": "kv_cache_dtype"} if seen.kind != "ollama" else {}
-    found = seen.http.proven.get(told.get(name, name))
+    found = seen.http.proven.get(own.told or name)
     if found is not None and found.value != "auto":  # the model decides, and this does not say what
         return found.value, found.source, None
     models = seen.http.proven.get("models")

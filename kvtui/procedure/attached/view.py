@@ -11,6 +11,7 @@ from kvtui.core.units import size
 from kvtui.engines.attach.asked import Asked
 from kvtui.engines.attach.logread import LogRead
 from kvtui.engines.attach.look import Seen
+from kvtui.engines.attach.own_settings import MORE_IN_THE_LOG, OWN_SETTINGS
 from kvtui.logs.facts import EngineFacts, SlotFacts
 from kvtui.procedure.attached.inference import Inference
 from kvtui.procedure.attached.memory import infer_types
@@ -49,8 +50,9 @@ class Attached:
 def attach(seen: Seen) -> Attached:
     """The view of `seen`. Reads the model file's header where the log proves no KV types."""
     facts, sources = _merged(seen)
-    if seen.kind in ("ollama", "vllm", "vllm-worker"):
-        rows, inference = own_rows(seen, facts), None
+    own = OWN_SETTINGS.get(seen.kind)
+    if own is not None:
+        rows, inference = own_rows(seen, facts, own), None
     else:
         config = config_of(seen.asked, facts)
         inference = None if _proves_types(facts) else infer_types(seen, config, facts)
@@ -158,7 +160,7 @@ def _own_findings(seen: Seen, rows: list[Row], facts: EngineFacts) -> Iterator[F
             "warning",
             "A setting that was asked for is not proven",
             f"Asked for and not shown: {', '.join(unproven)}. {_no_log(seen)}".rstrip(),
-            "-lv 4 (or LLAMA_ARG_LOG_VERBOSITY=4)" if seen.kind == "llama-server" else "",
+            MORE_IN_THE_LOG.get(seen.kind, ""),
         )
     told = {seen.log.line(e.line) for f in facts.findings for e in f.evidence if e.line is not None}
     for row in rows:
