@@ -15,6 +15,7 @@ import msgspec
 
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError
+from kvtui.core.secrets import REDACTED
 from kvtui.core.text import clean
 from kvtui.engines.kinds import KINDS
 from kvtui.procedure.next_action import next_action
@@ -28,7 +29,6 @@ from kvtui.session.state import RunRecord, SessionState
 
 _DEVICE_NAMES = frozenset(("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"))
 _TYPE = re.compile(r"[A-Za-z0-9_]{1,16}\Z")
-_HIDDEN = "REDACTED"
 _RANGES: dict[str, tuple[float, float]] = {
     "n_ctx": (1, 1 << 24),
     "n_batch": (1, 1 << 16),
@@ -59,7 +59,7 @@ def options_of(recorded: SessionState) -> Options:
     configs = [run.config for run in _runs(recorded)]
     extra = dict.fromkeys(word for config in configs for word in config.extra)
     env = dict.fromkeys(pair for config in configs for pair in config.env if pair[0] not in _DEVICE_NAMES)
-    if any(_HIDDEN in word for word in [*extra, *(value for _, value in env)]):
+    if any(REDACTED in word for word in [*extra, *(value for _, value in env)]):
         raise InputError(
             "the report leaves out values that were given to the engine, so it cannot be repeated from it",
             hint="replay the session itself, or a report without them",

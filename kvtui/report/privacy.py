@@ -14,32 +14,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from kvtui.core.secrets import HIDDEN, REDACTED, is_secret_name, secrets_among, without_secret
+from kvtui.core.secrets import without_secrets as hidden_words
 from kvtui.core.shell import command_line
 from kvtui.session.state import SessionState
 
 T = TypeVar("T")
 
-HIDDEN = "REDACTED"
 LEFT_OUT = "host names, user names and paths are left out of this report"
 
-_SECRET_OPTION = re.compile(
-    r"--?(?:[\w-]*[-_])?(?:key|token|secret|passw(?:or)?d|auth)\Z|-hft\Z", re.IGNORECASE
-)
-_SEVERAL = re.compile(r"--api[-_]key\Z", re.IGNORECASE)
-"""vLLM takes all words behind it as keys, up to the next option."""
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.DOTALL)
-_IN_ADDRESS = (
-    re.compile(r"(\b\w+://[^\s:/@]+:)([^\s@/]+)(?=@)"),
-    re.compile(r"([?&][\w-]*(?:key|token|secret|password|sig|signature)=)([^\s&#'\"]+)", re.IGNORECASE),
-)
-_SECRET_TEXT = (
-    re.compile(r"(--?(?:[\w-]*[-_])?(?:key|token|secret|password)(?:\s+|=))(?!-)(\S+)", re.IGNORECASE),
-    re.compile(r"(\b(?:bearer|api[_ -]?keys?\s*[:=])\s+)(\S+)", re.IGNORECASE),
-    re.compile(r"(\b[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)[A-Z0-9_]*=)(\S+)"),
-    *_IN_ADDRESS,
-    re.compile(r"()(\b(?:hf_|sk-|gh[pousr]_|xox[abp]-)[A-Za-z0-9_-]{12,})"),
-)
 
 _FILES = (
     "gguf|bin|safetensors|log|jsonl?|toml|ya?ml|txt|md|jinja|py|sh|so(?:\\.\\d+)*|cpp|cu|cuh|c|h|hpp|metal|html|"
@@ -167,21 +151,15 @@ def _command(text: str, how: _Pass) -> str:
 
 def secrets_in(state: SessionState) -> frozenset[str]:
     """The values of options and variables that look like a key, token or password."""
-    return frozenset(v for v in _secrets(state) if v and v != HIDDEN)
+    return frozenset(v for v in _secrets(state) if v and v not in (HIDDEN, REDACTED))
 
 
 def _secrets(state: SessionState) -> Iterator[str]:
     for words in _lines(state):
-        for before, word in zip(_options_before(words), words, strict=True):
-            if _SECRET_OPTION.match(before):
-                yield word
-            yield from (found[2] for pattern in _IN_ADDRESS for found in pattern.finditer(word))
-            option, equals, value = word.partition("=")
-            if equals and (_SECRET_OPTION.match(option) or _assigns_secret(word)):
-                yield value
+        yield from secrets_among(words)
     configs = (state.started.base, *(r.config for r in state.runs))
     for env in [*(r.env for r in state.runs), *(c.env for c in configs)]:
-        yield from (value for name, value in env if _SECRET_NAME.search(name))
+        yield from (value for name, value in env if is_secret_name(name))
 
 
 def _lines(state: SessionState) -> Iterator[Sequence[str]]:
@@ -193,43 +171,18 @@ def _lines(state: SessionState) -> Iterator[Sequence[str]]:
         yield run.config.extra
 
 
-def _options_before(words: Sequence[str]) -> Iterator[str]:
-    """For each word the one before it, or the option that takes several and goes on here."""
-    before = several = ""
-    for word in words:
-        several = "" if word.startswith("-") else several
-        yield several or before
-        before, several = word, word if _SEVERAL.match(word) else several
-
-
-def _assigns_secret(word: str) -> bool:
-    assigned = _ASSIGNMENT.match(word)
-    return assigned is not None and _SECRET_NAME.search(assigned[1]) is not None
-
-
 def _hide(values: Sequence[str], text: str) -> str:
     for value in values:
-        text = text.replace(value, HIDDEN)
-    for pattern in _SECRET_TEXT:
-        text = pattern.sub(lambda m: m[1] + HIDDEN, text)
-    return text
+        text = text.replace(value, REDACTED)
+    return without_secret(text, REDACTED)
 
 
 def _hide_words(words: Sequence[str]) -> tuple[str, ...]:
-    found = []
-    for before, word in zip(_options_before(words), words, strict=True):
-        option, equals, _ = word.partition("=")
-        if _SECRET_OPTION.match(before):
-            found.append(HIDDEN)
-        elif equals and (_SECRET_OPTION.match(option) or _assigns_secret(word)):
-            found.append(f"{option}={HIDDEN}")
-        else:
-            found.append(_hide((), word) if " " in word or "://" in word else word)
-    return tuple(found)
+    return hidden_words(words, REDACTED)
 
 
 def _hide_env(name: str, value: str) -> str:
-    return HIDDEN if _SECRET_NAME.search(name) else _hide((), value)
+    return REDACTED if is_secret_name(name) else without_secret(value, REDACTED)
 
 
 # Names and paths

@@ -11,9 +11,10 @@ import pytest
 from kvtui.cli import main
 from kvtui.core.config import RunConfig
 from kvtui.core.findings import Evidence, Finding
+from kvtui.core.secrets import REDACTED
 from kvtui.logs.facts import FailureFacts
 from kvtui.report import FORMATS
-from kvtui.report.privacy import HIDDEN, anonymous, without_secrets
+from kvtui.report.privacy import anonymous, without_secrets
 from kvtui.session.state import SessionState
 from tests.report import states
 from tests.session import sample
@@ -87,7 +88,7 @@ def _state() -> SessionState:
 def test_no_report_holds_a_secret(form: str) -> None:
     report = FORMATS[form](_state())
     assert KEY not in report
-    assert HIDDEN in report
+    assert REDACTED in report
     assert "CUDA_VISIBLE_DEVICES" in report
     assert KEY in str(_state())
 
@@ -111,10 +112,12 @@ def test_an_anonymous_report_names_no_host_user_or_path(form: str) -> None:
 def test_the_command_line_can_still_be_read() -> None:
     state = anonymous(_state(), ["gpubox"])
     assert state.verdict is not None
-    assert state.verdict.command == f"HF_TOKEN={HIDDEN} llama-server -m secret-lab.gguf --api-key {HIDDEN}"
+    assert (
+        state.verdict.command == f"HF_TOKEN={REDACTED} llama-server -m secret-lab.gguf --api-key {REDACTED}"
+    )
     run = states.run(state, 6)
     assert run.argv[:7] == ("llama-server", "-m", "secret-lab.gguf", "-c", "49152", "--host", "HOST")
-    assert run.argv[7:10] == ("--api-key", HIDDEN, f"--hf-token={HIDDEN}")
+    assert run.argv[7:10] == ("--api-key", REDACTED, f"--hf-token={REDACTED}")
     assert run.argv[10:] == (
         "--log-file",
         "run.log",
