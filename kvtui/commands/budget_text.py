@@ -9,7 +9,6 @@ from kvtui.core.units import size, tokens
 from kvtui.model.context import ContextPlan
 from kvtui.model.extras import extras
 from kvtui.model.geometry import Geometry
-from kvtui.model.header import Header
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import WeightPlacement
 from kvtui.procedure.budget import words
@@ -18,7 +17,6 @@ from kvtui.procedure.budget.question import Answer, PairRow
 
 WIDTH = 80
 BAR = 72
-_FILL = {"reserve": "▒", "weights": "█", "KV": "▓", "runtime": "▚", "margin": "·", "free": " "}
 
 Rows = list[tuple[ContextRequest, ContextPlan]]
 
@@ -26,7 +24,7 @@ Rows = list[tuple[ContextRequest, ContextPlan]]
 def text(answer: Answer, rows: Rows) -> str:
     """The whole page, without colour, at most 80 columns wide where names allow; `rows` are all contexts asked for."""
     lines = [
-        _title(answer.source.header),
+        clip(words.title(answer.source.header), WIDTH),
         *(_prose(f"source   {note}") for note in answer.source.notes),
         *_weights(answer.placement),
     ]
@@ -41,18 +39,6 @@ def text(answer: Answer, rows: Rows) -> str:
 
 def _prose(line: str, indent: int = 9) -> str:
     return textwrap.fill(line, WIDTH, subsequent_indent=" " * indent, break_long_words=False)
-
-
-def _title(header: Header) -> str:
-    trained = f"trained for {tokens(header.n_ctx_train)}" if header.n_ctx_train else "no trained length"
-    parts = (
-        header.name or header.path,
-        header.arch,
-        header.quant or "mixed",
-        f"{header.n_layer} layers",
-        trained,
-    )
-    return clip("  ".join(parts), WIDTH)
 
 
 def _weights(placement: WeightPlacement) -> list[str]:
@@ -123,14 +109,14 @@ def _bar(money: Money, made: ContextPlan) -> list[str]:
     parts = words.parts(money, kept)
     scale, free = words.scale_bytes(money, parts), words.free_bytes(money, parts)
     stacked = [*((part.name, part.n_bytes or 0) for part in parts), ("free", free)]
-    bar = "".join(_FILL[name] * round(BAR * n / scale) for name, n in stacked)
+    bar = "".join(words.GLYPHS[name] * round(BAR * n / scale) for name, n in stacked)
     card = f"  {clip(words.card_name(money.card), 60)}" if words.card_name(money.card) else ""
     lines = [f"card     {size(terms.total_bytes)}{card}", f"[{bar[:BAR]:<{BAR}}]"]
     for part in parts:
         if part.n_bytes or part.name != "reserve" or part.source == "not measured":
             shown = "unknown" if part.n_bytes is None else size(part.n_bytes)
             source = f" ({part.source})" if part.source else ""
-            lines.append(f"  {_FILL[part.name]} {part.name:<9}{shown:>12}{source}")
+            lines.append(f"  {words.GLYPHS[part.name]} {part.name:<9}{shown:>12}{source}")
     if money.measured is not None:
         lines.append(_prose(f"  runtime measured by {words.measured_by(money.measured)}", 4))
     verdict = "" if kept is None else f": {words.verdict(money, kept)}"

@@ -1,4 +1,4 @@
-"""HTTP to an engine: bounded, cancellable, every failure one of our errors. The only module that knows httpx.
+"""HTTP to an engine: bounded, cancellable, every failure one of our errors. The one that knows httpx.
 
 Answers are untrusted: their size is bounded, what is shown is cleaned, and rubbish is a RequestError.
 """

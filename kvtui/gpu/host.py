@@ -1,4 +1,4 @@
-"""What the host says: memory, processes, CPU. The only module that knows psutil."""
+"""What the host says: memory, processes, CPU. The only module of this folder that knows psutil."""
 
 from __future__ import annotations
 

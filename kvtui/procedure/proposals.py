@@ -8,7 +8,7 @@ from typing import cast
 
 from kvtui.procedure.situation import Action, Launch, Offer, ProbePlan, Situation, Skip
 from kvtui.procedure.steps import Purpose, baseline, floor, quantized, stages, transients
-from kvtui.procedure.steps.stages import depth_of
+from kvtui.procedure.steps.baseline import deepest_prompt
 from kvtui.session.state import RunRecord
 
 _STEPS: dict[int, Callable[[Situation], Action]] = {
@@ -32,7 +32,7 @@ def repeat(sit: Situation, run: RunRecord) -> Launch:
     then = propose(replace(sit, state=replace(sit.state, runs=before, steps=steps)), run.step)
     offered = then.offer if isinstance(then, Skip) else then.launch if isinstance(then, Offer) else then
     purpose = cast("Purpose", run.purpose)
-    probes = ProbePlan(deep=depth_of(sit, run.config.n_ctx // run.config.n_parallel))
+    probes = ProbePlan(deep=deepest_prompt(sit, run.config.n_ctx // run.config.n_parallel))
     variable = run.change.variable if run.change else ""
     if isinstance(offered, Launch) and offered.subject == run.subject:
         probes, variable = offered.probes, offered.variable

@@ -16,14 +16,7 @@ from kvtui.procedure.budget.money import Money
 from kvtui.procedure.budget.question import STAGES, TYPE_PAIRS, Answer, PairRow, pair_name
 from kvtui.tui.lines import EMPTY, Line, Span, columns, fit, labelled, line, tint, width_of, wrap
 
-FILL = {
-    "reserve": ("▒", "others"),
-    "weights": ("█", "weights"),
-    "KV": ("▓", "kv"),
-    "runtime": ("▚", "compute"),
-    "margin": ("·", "other"),
-    "free": (" ", "free"),
-}
+TONES = {"reserve": "others", "weights": "weights", "KV": "kv", "runtime": "compute", "margin": "other"}
 _PAIR_W = 11
 
 
@@ -65,20 +58,6 @@ def model(made: Answer, cells: int) -> list[Line]:
     out = [_choice(made, cells), EMPTY]
     out += _card(made, made.money, cells) if made.money else _no_card(made, cells)
     return [*out, EMPTY, *_table(made, cells), EMPTY, *_caches(made, cells), EMPTY, *_rest(made, cells)]
-
-
-def title(made: Answer) -> str:
-    """The model in one line."""
-    header = made.source.header
-    trained = f"trained for {tokens(header.n_ctx_train)}" if header.n_ctx_train else "no trained length"
-    parts = (
-        header.name or header.path,
-        header.arch,
-        header.quant or "mixed",
-        f"{header.n_layer} layers",
-        trained,
-    )
-    return "  ".join(parts)
 
 
 def _choice(made: Answer, cells: int) -> Line:
@@ -132,7 +111,7 @@ def bar(money: Money, stacked: Sequence[words.Part], cells: int) -> Line:
     while sum(widths) > room - (1 if free else 0) and max(widths, default=0) > 1:
         widths[widths.index(max(widths))] -= 1
     body = line(
-        *(Span(FILL[part.name][0] * n, FILL[part.name][1]) for part, n in zip(known, widths, strict=True))
+        *(Span(words.GLYPHS[part.name] * n, TONES[part.name]) for part, n in zip(known, widths, strict=True))
     )
     end = round(room * money.budget.total_bytes / scale)
     if end < room:
@@ -165,7 +144,7 @@ def _legend(money: Money, stacked: Sequence[words.Part], cells: int) -> list[Lin
 
 
 def _item(part: words.Part) -> Line:
-    glyph, tone = FILL[part.name]
+    glyph, tone = words.GLYPHS[part.name], TONES[part.name]
     amount = "unknown" if part.n_bytes is None else _amount(part.n_bytes)
     source = Span(f" ({part.source})", "warn" if part.source in ("assumed", "not measured") else "dim")
     return line(Span(glyph, tone), Span(f" {part.name} ", "dim"), amount, source if part.source else "")

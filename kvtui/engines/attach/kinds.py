@@ -11,7 +11,8 @@ Kind = Literal["llama-server", "llama-cpp-python", "ollama", "ollama-runner", "v
 
 _LLAMA_SERVER = re.compile(r"^(?:ik[-_])?llama[-_]server(?:[-_.].*)?$")
 _OLD_SERVER = frozenset(("server", "llamafile", "main"))
-_MODULES = {
+_SUBCOMMANDS: dict[str, Kind] = {"serve": "ollama", "runner": "ollama-runner"}
+_MODULES: dict[str, Kind] = {
     "llama_cpp.server": "llama-cpp-python",
     "kvtui.engines.embedded": "llama-server",
     "vllm.entrypoints.openai.api_server": "vllm",
@@ -44,7 +45,7 @@ def _program(name: str, options: Sequence[str]) -> Kind | None:
     if name == "llama" and first in ("serve", "server"):
         return "llama-server"
     if name == "ollama":
-        return {"serve": "ollama", "runner": "ollama-runner"}.get(first)  # type: ignore[return-value]
+        return _SUBCOMMANDS.get(first)
     if name == "ollama_llama_server":
         return "ollama-runner"
     if name == "vllm" and first == "serve":
@@ -62,7 +63,7 @@ def _python(argv: Sequence[str]) -> Kind | None:
             return None
         if word in ("-m", "-Pm", "-um", "-Im"):
             module = argv[at + 1] if at + 1 < len(argv) else ""
-            return _MODULES.get(module)  # type: ignore[return-value]
+            return _MODULES.get(module)
         if not word.startswith("-"):
             return _program(_name(word), argv[at + 1 :])
     return None

@@ -1,4 +1,4 @@
-"""Processes of this machine as far as the system shows them. The only module beside gpu/host that knows psutil.
+"""Processes of this machine as far as the system shows them. The only module of the engines that knows psutil.
 
 What may not be read is None; other processes' words are cleaned here, where they enter.
 """

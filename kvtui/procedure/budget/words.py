@@ -10,9 +10,13 @@ from kvtui.model.budget import LargestContext
 from kvtui.model.cache_types import CACHE_TYPES
 from kvtui.model.context import ContextPlan
 from kvtui.model.geometry import Geometry
+from kvtui.model.header import Header
 from kvtui.procedure.budget.card import Card
 from kvtui.procedure.budget.money import MeasuredRuntime, Money
 from kvtui.procedure.budget.split import Share
+
+GLYPHS = {"reserve": "▒", "weights": "█", "KV": "▓", "runtime": "▚", "margin": "·", "free": " "}
+"""What tells the parts of the card apart in a bar, without colour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,13 @@ class Part:
     name: str
     n_bytes: int | None
     source: str = ""
+
+
+def title(header: Header) -> str:
+    """The model in one line: its name, architecture, weights, layers, and the context it was trained for."""
+    trained = f"trained for {tokens(header.n_ctx_train)}" if header.n_ctx_train else "no trained length"
+    layers = f"{header.n_layer} layers"
+    return "  ".join((header.name or header.path, header.arch, header.quant or "mixed", layers, trained))
 
 
 def parts(money: Money, kv_bytes: int | None) -> tuple[Part, ...]:

@@ -10,9 +10,9 @@ from kvtui.procedure.rules import CHANGES, will_not_help
 from kvtui.procedure.rules.offload import OFFLOAD
 from kvtui.procedure.rules.rule import Case, Rule
 from kvtui.procedure.situation import Launch, ProbePlan, Situation
-from kvtui.procedure.steps.baseline import task_probes
+from kvtui.procedure.steps.baseline import deepest_prompt, task_probes
 from kvtui.procedure.steps.diagnosis import case_of, failures_at, has_run, next_goal
-from kvtui.procedure.steps.stages import climbed, depth_of, holds, preference, proof_of, stage_config, why_not
+from kvtui.procedure.steps.stages import climbed, holds, preference, proof_of, stage_config, why_not
 from kvtui.procedure.steps.targets import curable, targets
 from kvtui.procedure.variables import BY_NAME, VARIABLES, changed
 from kvtui.session.state import RunRecord
@@ -107,7 +107,7 @@ def _onward(sit: Situation, run: RunRecord, config: RunConfig) -> Launch:
         "transient",
         subject("context", config),
         config,
-        ProbePlan(deep=depth_of(sit, config.n_ctx), stability=proof_of(sit, config)),
+        ProbePlan(deep=deepest_prompt(sit, config.n_ctx), stability=proof_of(sit, config)),
         title=f"On to {tokens(config.n_ctx)} with what helped",
         why=f"{tokens(run.config.n_ctx)} holds with it, so the next stage is worth trying",
         variable="context",
@@ -134,7 +134,7 @@ def launch(case: Case, config: RunConfig, variable: str) -> Launch:
         subject(variable, config),
         config,
         ProbePlan(
-            deep=depth_of(sit, config.n_ctx),
+            deep=deepest_prompt(sit, config.n_ctx),
             tasks=task_probes(sit, config.n_ctx).tasks if lossy else (),
             stability=proof_of(sit, config),
         ),

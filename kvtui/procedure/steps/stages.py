@@ -29,17 +29,12 @@ def stages(sit: Situation) -> tuple[int, ...]:
     return tuple(sorted(planned | ({target} if target else set())))
 
 
-def depth_of(sit: Situation, context: int) -> int:
-    """The deepest prompt that leaves room for the answer in a context of that many tokens."""
-    return deepest_prompt(sit, context)
-
-
 def stage_run(sit: Situation, context: int) -> RunRecord | None:
     """The run that tried the stage `context`: its own, or an earlier one of the same configuration as deep."""
     own = sit.tried(subject(context))
     if own is not None:
         return own
-    config, depth = stage_config(sit, context), depth_of(sit, context)
+    config, depth = stage_config(sit, context), deepest_prompt(sit, context)
     same = [
         r
         for r in sit.runs("quantized")
@@ -139,7 +134,7 @@ def _propose(sit: Situation, config: RunConfig) -> Launch:
         "stage",
         subject(context),
         config,
-        ProbePlan(deep=depth_of(sit, context), stability=proof_of(sit, config)),
+        ProbePlan(deep=deepest_prompt(sit, context), stability=proof_of(sit, config)),
         title=f"Stage: {tokens(context)} of context",
         why="one stage after the other: the highest that holds wins, not the highest that started",
         variable="context",

@@ -12,9 +12,10 @@ from kvtui.procedure.rules.transient import SLOTS
 from kvtui.procedure.rules.types import EQUAL_PAIR
 from kvtui.procedure.situation import Action, Launch, Offer, ProbePlan, Situation
 from kvtui.procedure.steps.advance import OFF_GPU, here, is_open, launch, subject, towards
+from kvtui.procedure.steps.baseline import deepest_prompt
 from kvtui.procedure.steps.diagnosis import case_of, next_goal
 from kvtui.procedure.steps.ending import end
-from kvtui.procedure.steps.stages import depth_of, highest_stable, why_not
+from kvtui.procedure.steps.stages import highest_stable, why_not
 from kvtui.session.state import RunRecord
 
 
@@ -88,7 +89,7 @@ def _simultaneous(sit: Situation, single: RunRecord, config: RunConfig, name: st
         "concurrency",
         name,
         config,
-        ProbePlan(concurrency=config.n_parallel, deep=depth_of(sit, share)),
+        ProbePlan(concurrency=config.n_parallel, deep=deepest_prompt(sit, share)),
         title=f"{config.n_parallel} requests at the same time",
         why=why if failed is None else SLOTS.why,
         variable="slots",
@@ -119,7 +120,7 @@ def _reserve(sit: Situation, best: RunRecord | None) -> Action | None:
         "transient",
         name,
         replace(best.config, n_ubatch=half),
-        ProbePlan(deep=depth_of(sit, best.config.n_ctx // best.config.n_parallel)),
+        ProbePlan(deep=deepest_prompt(sit, best.config.n_ctx // best.config.n_parallel)),
         title="What a smaller micro-batch would give back",
         why="nothing failed; the preset measures this reserve so that its price is known before it is needed",
         variable="micro-batch",

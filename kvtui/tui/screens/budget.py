@@ -120,7 +120,9 @@ class ModelScreen(DetailScreen):
 
     def name_of(self) -> str:
         """See DetailScreen."""
-        return view_budget.title(self._made) if self._made else clean(self._reference)
+        from kvtui.procedure.budget import words
+
+        return words.title(self._made.source.header) if self._made else clean(self._reference)
 
     def show_live(self) -> None:
         """See KvtuiScreen: the header is this machine's, not a session's."""
