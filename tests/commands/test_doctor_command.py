@@ -181,7 +181,7 @@ def test_programs_that_hang_or_are_something_else(
     monkeypatch.setenv("VLLM_BIN", "/nowhere/vllm")
     began = time.monotonic()
     status, _, engines = found(capsys)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert status == 1
     assert "did not answer" in engines["llama-server"]["problem"]
     assert "did not answer" in engines["ollama"]["problem"]
@@ -200,7 +200,7 @@ def test_a_driver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("kvtui.gpu.source.open_source", hang)
     began = time.monotonic()
     device, why = doctor_box.devices(0.2)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     released.set()
     assert device is None
     assert "did not answer" in why

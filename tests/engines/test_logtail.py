@@ -17,7 +17,7 @@ from kvtui.logs.facts import EngineFacts
 
 
 def wait_for(tail: LogTail, size: int) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while tail.size < size and time.monotonic() < deadline:
         time.sleep(0.01)
     assert tail.size == size
@@ -119,14 +119,18 @@ def test_quiet_is_no_change_for_longer_than_the_limit() -> None:
     assert quiet.too_long(121.1, (1, 2.1))
 
 
-def test_lines_that_come_faster_than_they_are_read_do_not_pile_up(tmp_path: Path) -> None:
+def test_lines_that_come_faster_than_they_are_read_do_not_pile_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvtui.engines.logtail._CHUNK", 1 << 14)
+    monkeypatch.setattr("kvtui.engines.logtail._ROUND", 1 << 16)
     path = tmp_path / "log"
-    path.write_bytes(b"a line\n" * 400_000)
+    path.write_bytes(b"a line\n" * 40_000)
     batches: list[int] = []
     tail = LogTail(path, lambda lines: batches.append(len(lines)))
     tail.close()
-    assert sum(batches) == 400_000
-    assert max(batches) < 200_000
+    assert sum(batches) == 40_000
+    assert max(batches) < 20_000
 
 
 def test_closing_does_not_wait_for_somebody_who_never_stops_printing(
@@ -188,8 +192,8 @@ def test_a_log_of_the_usual_size_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_a_log_that_was_removed_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    path.write_bytes((b"a line" + b"." * 5000 + b"\n") * 5_000)
-    tail = LogTail(path, lambda lines: None, bound=LogSize(path))
+    path.write_bytes((b"a line" + b"." * 5000 + b"\n") * 1_000)
+    tail = LogTail(path, lambda lines: None, bound=LogSize(path, head=1 << 16, tail=1 << 16))
     path.unlink()
     tail.close()
     assert not path.exists()

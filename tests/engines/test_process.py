@@ -105,7 +105,7 @@ def test_cancel_ends_the_wait(misbehave: Launch) -> None:
     began = time.monotonic()
     with pytest.raises(Cancelled):
         process.wait_ready(READY_S, cancel, ignore)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < READY_S / 2
 
 
 def test_a_port_that_is_taken_is_tried_once_more_elsewhere(misbehave: Launch) -> None:

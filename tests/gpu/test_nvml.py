@@ -302,7 +302,7 @@ def test_a_driver_that_does_not_answer_counts_as_missing(load_nvml: Load, scenar
     began = time.monotonic()
     with pytest.raises(NvmlMissing, match="did not answer"):
         open_nvml(limit_s=0.3)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
 
 
 def test_a_driver_that_stops_answering_counts_as_missing_too(
@@ -313,7 +313,7 @@ def test_a_driver_that_stops_answering_counts_as_missing_too(
     monkeypatch.setattr(source_module, "_ASK_LIMIT_S", 0.2)
     began = time.monotonic()
     assert "did not answer" in open_source(ME).device.note
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
 
 
 def test_without_nvidia_ml_py_host_memory_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:

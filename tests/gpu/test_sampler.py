@@ -52,7 +52,7 @@ class Scripted:
         """Nothing."""
 
 
-def until(condition: Callable[[], object], within_s: float = 5.0) -> None:
+def until(condition: Callable[[], object], within_s: float = 30.0) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, "it never came"
@@ -104,7 +104,7 @@ def test_a_switch_takes_a_sample_at_once() -> None:
         began = time.monotonic()
         sampler.phase(phase)  # type: ignore[arg-type]
         until(lambda: seen[-1].phase == phase)  # noqa: B023
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 5, "the next one is due after 10 s"
     sampler.phase("decode")
     time.sleep(0.1)
     assert [sample.phase for sample in seen] == ["before", "load", "prefill", "decode"]
@@ -118,19 +118,17 @@ def test_a_switch_takes_a_sample_at_once() -> None:
 
 
 def test_time_is_counted_by_phase() -> None:
-    sampler = Sampler(Scripted(), hz=50)
-    sampler.start()
-    for phase, seconds in (("load", 0.2), ("decode", 0.1), ("load", 0.2)):
+    now = [0.0]
+    sampler = Sampler(Scripted(), clock=lambda: now[0])
+    for phase, seconds in (("load", 2.0), ("decode", 1.0), ("load", 4.0)):
         sampler.phase(phase)  # type: ignore[arg-type]
-        time.sleep(seconds)
-    first, second = sampler.record().peak("load"), sampler.record().peak("decode")
-    assert first is not None
-    assert second is not None
-    assert 0.4 <= first.seconds < 0.4 + 0.5
-    assert 0.1 <= second.seconds < 0.1 + 0.5
+        sampler.take()
+        now[0] += seconds
+    assert [(p.phase, p.seconds) for p in sampler.record().peaks] == [("load", 6.0), ("decode", 1.0)]
     sampler.stop()
     stopped = sampler.record()
-    time.sleep(0.2)
+    now[0] += 8.0
+    sampler.take()
     assert sampler.record() == stopped
 
 
@@ -161,7 +159,7 @@ def test_a_driver_that_hangs_blocks_nobody() -> None:
     sampler.set_engine(1)
     record = sampler.record()
     sampler.stop()
-    assert time.monotonic() - began < 0.7
+    assert time.monotonic() - began < 5
     assert record.peak("before") is not None
     before = sampler.record()
     hang.set()
@@ -188,7 +186,7 @@ def test_a_hung_driver_does_not_keep_the_program_from_ending(
         (sys.executable, "-W", "ignore", "-c", code), env=env, capture_output=True, text=True, timeout=30
     )
     assert answer.returncode == 0, answer.stderr
-    assert float(answer.stdout) < 0.7
+    assert float(answer.stdout) < 5
 
 
 def test_stop_without_start() -> None:
@@ -240,7 +238,7 @@ def test_a_real_process_without_a_gpu() -> None:
             eater.stdout.readline()
             sampler.set_engine(eater.pid)
             sampler.phase(phase)  # type: ignore[arg-type]
-            time.sleep(0.1)
+            until(lambda: sampler.latest and sampler.latest.phase == phase and sampler.latest.engine_bytes)  # noqa: B023
             eater.stdin.write("\n")
             eater.stdin.flush()
         sampler.phase("idle")

@@ -70,6 +70,11 @@ def _read_request(connection: socket.socket) -> None:
         body += connection.recv(65536)
 
 
+def until_closed(connection: socket.socket) -> None:
+    """An answer that never comes."""
+    connection.recv(1)
+
+
 def ask(client: EngineClient, cancel: Event | None = None) -> object:
     return client.complete([1, 2], 4, cache_prompt=False, cancel=cancel)
 
@@ -91,10 +96,10 @@ def test_health(answer: bytes, health: str) -> None:
 
 
 def test_health_of_a_server_that_never_answers_takes_its_time_limit() -> None:
-    with server(lambda connection: time.sleep(1.5)) as client:
+    with server(until_closed) as client:
         began = time.monotonic()
-        assert client.health(timeout_s=0.3) == "silent"
-        assert time.monotonic() - began < 1.2
+        assert client.health(timeout_s=0.1) == "silent"
+        assert time.monotonic() - began < 4, "not the client's own limit of 5 s"
 
 
 def test_a_refusal_carries_status_and_kind() -> None:
@@ -143,7 +148,7 @@ def test_nobody_listening_means_the_engine_is_gone() -> None:
 
 def test_silence_is_a_request_error_after_the_limit() -> None:
     with (
-        server(lambda connection: time.sleep(1)) as client,
+        server(until_closed) as client,
         EngineClient(client.base_url, timeout_s=0.2) as hasty,
         pytest.raises(RequestError) as caught,
     ):
@@ -188,12 +193,12 @@ def test_cancel_is_prompt_before_and_after_the_first_byte(headers_first: bool) -
 
     with server(slow) as client:
         cancel = Event()
-        Timer(0.3, cancel.set).start()
+        Timer(0.1, cancel.set).start()
         began = time.monotonic()
         with pytest.raises(Cancelled):
             ask(client, cancel)
-        assert time.monotonic() - began < 2
-        assert closed.wait(2)
+        assert time.monotonic() - began < 4, "not the limit of 5 s"
+        assert closed.wait(5)
 
 
 def test_cancelled_before_it_began_sends_nothing() -> None:
