@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from kvtui.commands.tuning import add_screen_options, work
-from kvtui.core.errors import InputError
+from kvtui.core.errors import InputError, SessionError
 from kvtui.core.text import clean
 from kvtui.engines.kinds import KINDS
 
@@ -217,7 +217,11 @@ def resume_job(name: str) -> Callable[[Callable[[str], None]], Tuning]:
         from kvtui.procedure.setup import resume
         from kvtui.session.store import find
 
-        return resume(find(name), note)
+        try:
+            folder = find(name)
+        except SessionError as error:
+            raise InputError(error.what, hint=error.hint) from error
+        return resume(folder, note)
 
     return job
 

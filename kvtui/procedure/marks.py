@@ -21,7 +21,11 @@ def throttled(conditions: Conditions | None) -> tuple[tuple[str, float], ...]:
 
 def busy_cores(conditions: Conditions | None, cores: int) -> float | None:
     """How many of `cores` others kept busy; None where they were not, or nothing was read."""
-    others = conditions.others_cpu if conditions is not None else None
+    return busy(conditions.others_cpu if conditions is not None else None, cores)
+
+
+def busy(others: float | None, cores: int) -> float | None:
+    """`others`, the cores of `cores` that other programs keep busy, where that disturbs a measurement; else None."""
     return others if others is not None and others >= max(BUSY_CORES, BUSY_SHARE * cores) else None
 
 
@@ -33,9 +37,9 @@ def marked(speed: SpeedResult, conditions: Conditions | None, cores: int) -> Spe
     held = throttled(conditions)
     if held:
         notes.append("throttled: " + ", ".join(f"{word} {share:.0%} of the time" for word, share in held))
-    busy = busy_cores(conditions, cores)
-    if busy is not None:
-        notes.append(f"others kept {busy:.1f} of {cores} cores busy")
+    others = busy_cores(conditions, cores)
+    if others is not None:
+        notes.append(f"others kept {others:.1f} of {cores} cores busy")
     return replace(
         speed,
         gpu_util=conditions.gpu_util,

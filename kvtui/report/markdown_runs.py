@@ -263,7 +263,8 @@ def _failures(run: RunFacts) -> list[str]:
 
 def finding_lines(run: int, finding: Finding) -> list[str]:
     """One finding as a list item, its evidence below it."""
-    head = f"- **{finding.severity}**, run {run}: {text(finding.title)} ({code(finding.id)}). {text(finding.why)}"
+    why = text(finding.why).removesuffix(".")
+    head = f"- **{finding.severity}**, run {run}: {text(finding.title)} ({code(finding.id)}). {why}."
     lines = [head + (f" Change next: {code(finding.next)}." if finding.next else "")]
     for evidence in finding.evidence:
         where = "measured" if evidence.line is None else f"log line {evidence.line}"

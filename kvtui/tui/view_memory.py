@@ -10,7 +10,7 @@ from kvtui.gpu.samples import PHASES, Sample
 from kvtui.procedure.forecast import ForecastError
 from kvtui.procedure.memory import Breakdown
 from kvtui.session.state import RunRecord, SessionState
-from kvtui.tui.lines import EMPTY, Line, Span, fit, line, width_of
+from kvtui.tui.lines import EMPTY, Line, Span, fit, line, width_of, wrap
 from kvtui.tui.live import Bucket, Trace
 from kvtui.tui.view_readings import facts, readings, remark
 
@@ -177,8 +177,11 @@ def title(state: SessionState, trace: Trace, sample: Sample | None = None) -> Li
     """What the chart shows, its present value, how it is known, and what is wrong with the device right now."""
     what = "Host memory of the engine (no GPU)" if trace.host else f"VRAM of {state.started.device.name}"
     if state.current_run is None:
-        last = state.runs[-1].number if state.runs else None
-        return line(Span(what, "title"), "" if last is None else Span(f"  run {last}, ended", "dim"))
+        last = state.runs[-1] if state.runs else None
+        if last is None:
+            return line(Span(what, "title"))
+        end = "interrupted" if last.interrupted else "ended"
+        return line(Span(what, "title"), Span(f"  run {last.number}, {end}", "dim"))
     now = line() if trace.last is None else line("  now ", size(trace.last))
     return line(Span(what, "title"), now, remark(sample, host=trace.host))
 
@@ -205,7 +208,7 @@ def panel(state: SessionState | None, b: Breakdown | None, trace: Trace, cells: 
     return out
 
 
-def budget(state: SessionState, run: RunRecord | None, b: Breakdown) -> list[Line]:
+def budget(state: SessionState, run: RunRecord | None, b: Breakdown, cells: int) -> list[Line]:
     """The budget in figures: what the log proves beside what the file's header gave, and the peaks by phase."""
     device = state.started.device
     card = f"{len(device.members)} GPUs together" if device.members else "the card"
@@ -225,7 +228,7 @@ def budget(state: SessionState, run: RunRecord | None, b: Breakdown) -> list[Lin
         EMPTY,
     ]
     if device.note:
-        out.insert(1, line(Span(f"  {device.note}", "warn")))
+        out[1:1] = [line(Span(f"  {row}", "warn")) for row in wrap(device.note, cells - 2)]
     if device_facts := facts(device):
         out.insert(1, device_facts)
     if run is not None and run.forecast is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvtui.core.units import signed_size
+from kvtui.procedure.marks import busy
 from kvtui.session.records import Recommendation, Verdict
 from kvtui.tui.lines import EMPTY, Line, Span, command_rows, fit, labelled, line
 from kvtui.tui.live import Live
@@ -44,7 +45,18 @@ def change_of(r: Recommendation) -> str:
 
 
 def countdown(live: Live) -> Line:
-    """Who decides in an unattended session, and how long until it goes on by itself."""
+    """What disturbs the run that is measured; who decides in an unattended session, and how long until it goes on."""
+    state, sample = live.state, live.sample
+    who = _decider(live)
+    vitals = (
+        sample.vitals if sample is not None and state is not None and state.current_run is not None else None
+    )
+    if state is None or vitals is None or not busy(vitals.others_cpu, state.started.host.cores):
+        return who
+    return line(Span("! others keep cores busy", "warn"), "  " if who else "", who)
+
+
+def _decider(live: Live) -> Line:
     q = live.question
     if not live.unattended or (q is None and not live.working):
         return EMPTY

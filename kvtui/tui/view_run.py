@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from kvtui.core.text import clip, width
 from kvtui.core.units import duration, rate, tokens
+from kvtui.probes.results import SpeedResult
 from kvtui.procedure.checks import setting_checks
 from kvtui.procedure.live import Progress
+from kvtui.procedure.marks import busy
 from kvtui.procedure.steps import PURPOSES, STEPS
 from kvtui.procedure.variables import BY_NAME
 from kvtui.session.records import Change, SettingCheck
@@ -154,8 +156,11 @@ def bar(share: float, cells: int) -> str:
     return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(cells)
 
 
-def results(run: RunRecord | None, cells: int, rows: int) -> list[Line]:
-    """What was measured, at the greatest depth first: speeds, recall, tasks, concurrency."""
+def results(run: RunRecord | None, cells: int, rows: int, cores: int = 0) -> list[Line]:
+    """What was measured, at the greatest depth first: speeds, recall, tasks, concurrency.
+
+    A speed that was disturbed says so instead of its time to the first token; `cores` are the machine's.
+    """
     if run is None or rows < 1:
         return []
     parts = [
@@ -164,8 +169,7 @@ def results(run: RunRecord | None, cells: int, rows: int) -> list[Line]:
             rate(s.prompt_tps).removesuffix(" t/s"),
             Span("  decode ", "dim"),
             rate(s.decode_tps),
-            Span("  first token " if cells >= ROOMY_CELLS else "  first ", "dim"),
-            duration(s.first_token_s),
+            *_first_token(s, cells, cores),
         )
         for s in sorted(run.speeds, key=lambda s: -s.depth)
     ]
@@ -178,6 +182,14 @@ def results(run: RunRecord | None, cells: int, rows: int) -> list[Line]:
         short = line(Span(" prompt ", "dim"), prompt, Span(" decode ", "dim"), rate(best.decode_tps), graded)
         return [fit(short, cells)]
     return [fit(p, cells) for p in [*parts[: rows - 1], graded]]
+
+
+def _first_token(speed: SpeedResult, cells: int, cores: int) -> tuple[Span | str, ...]:
+    held, taken = speed.throttled, cores and busy(speed.others_cpu, cores)
+    if held or taken:
+        return (Span("  ! held down" if held else "  ! others busy", "warn"),)
+    label = "  first token " if cells >= ROOMY_CELLS else "  first "
+    return (Span(label, "dim"), duration(speed.first_token_s))
 
 
 def _graded(run: RunRecord) -> Line:
@@ -214,11 +226,12 @@ def current(
     if run is None:
         number = state.current_step.number if state.current_step else 1
         return goal(number, cells, rows)
+    cores = state.started.host.cores
     checks, body, n_results = _share_out(run, rows, cells)
     out = settings(checks, cells, body, cursor)
     if progress is not None and progress.run == run.number and run.outcome is None:
-        return [*out, progress_line(progress, cells), *results(run, cells, n_results)]
-    return [*out, *results(run, cells, n_results + 1)]
+        return [*out, progress_line(progress, cells), *results(run, cells, n_results, cores)]
+    return [*out, *results(run, cells, n_results + 1, cores)]
 
 
 def shown_checks(run: RunRecord, rows: int, cells: int) -> tuple[SettingCheck, ...]:

@@ -86,7 +86,10 @@ def _stages(run: RunRecord, progress: Progress | None) -> list[Line]:
     for c in run.concurrency:
         out.append(line(DIFFERS if c.failed else PROVEN, f" {c.requested - c.failed}/{c.requested} at once"))
     if progress is not None and progress.run == run.number:
-        out.append(line(RUNNING, f" {progress.what} ", Span(_share(progress), "accent")))
+        what, share = progress.what, _share(progress)
+        if progress.overall is not None:
+            what, share = "this run", f"{progress.overall:.0%}"
+        out.append(line(RUNNING, f" {what} ", Span(share, "accent")))
     return out
 
 

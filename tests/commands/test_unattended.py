@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
+from kvtui.cli import main
 from kvtui.commands import tune
 from kvtui.commands.headless import Unattended
 from kvtui.session.records import Recommendation
@@ -37,3 +39,11 @@ def test_the_option_is_off_unless_given() -> None:
     tune.add_parser(parser.add_subparsers())
     assert parser.parse_args(["tune", "-m", "m.gguf"]).insist is False
     assert parser.parse_args(["tune", "-m", "m.gguf", "--insist"]).insist is True
+
+
+def test_a_session_that_is_not_there_is_an_input_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KVTUI_DATA_DIR", str(tmp_path))
+    assert main(["tune", "--resume", "nope", "--headless"]) == 2
+    assert "nope: no such session" in capsys.readouterr().err

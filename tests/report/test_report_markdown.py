@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from kvtui.core.findings import Finding
 from kvtui.core.text import clean
 from kvtui.logs.facts import EngineFacts
 from kvtui.probes.results import (
@@ -26,6 +27,7 @@ from kvtui.probes.results import (
 )
 from kvtui.report.escape import code, fence, table, text
 from kvtui.report.markdown import render
+from kvtui.report.markdown_runs import finding_lines
 from tests.report import states
 from tests.session import sample
 
@@ -380,3 +382,9 @@ def test_text_in_a_list_item_stays_text(words: str) -> None:
 def test_no_backticks_end_a_code_block_early(words: str) -> None:
     (token,) = READER.parse("\n".join(fence(words, "sh")))
     assert (token.type, token.content) == ("fence", words + "\n")
+
+
+@pytest.mark.parametrize("why", ["speeds are too low", "Speeds are too low."])
+def test_a_finding_reads_as_sentences(why: str) -> None:
+    finding = Finding("machine-busy", "info", "Others were busy", why, "repeat it", ())
+    assert finding_lines(1, finding)[0].endswith("too low. Change next: `repeat it`.")

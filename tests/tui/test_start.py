@@ -69,6 +69,10 @@ async def test_a_recorded_session_opens_as_its_report() -> None:
         await until(pilot, lambda: "1 recorded" in screen_text(app))
         await pilot.press("end", "up", "enter")
         await until(pilot, lambda: isinstance(app.screen, SessionsScreen))
+        await until(pilot, lambda: "Enter open" in screen_text(app))
+        assert "Enter open" in screen_text(app).split("\n")[23], (
+            "the keys are in the last line, as everywhere"
+        )
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, TextScreen) and "4K context" in screen_text(app))
         await pilot.press("y")

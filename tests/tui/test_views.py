@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvtui.core.units import GIB, MIB
+from kvtui.gpu.samples import Sample, Vitals
 from kvtui.procedure.checks import setting_checks
 from kvtui.procedure.live import Progress
 from kvtui.procedure.memory import Breakdown, breakdown
@@ -226,13 +227,13 @@ def test_figures_from_the_file_are_called_forecast_until_the_log_proves_them() -
     state = at(ev.RunStarted)
     b = breakdown(state, state.runs[-1], None)
     assert "forecast" in text_of(view_memory.legend(b, 80, host=True))
-    assert "forecast from the file" in text(view_memory.budget(state, state.runs[-1], b))
+    assert "forecast from the file" in text(view_memory.budget(state, state.runs[-1], b, 80))
 
 
 def test_the_budget_holds_the_forecast_against_the_log() -> None:
     state = at(ev.RunFinished)
     run = state.runs[-1]
-    out = text(view_memory.budget(state, run, breakdown(state, run, None)))
+    out = text(view_memory.budget(state, run, breakdown(state, run, None), 80))
     assert "difference -0.1 MiB" in out
     assert "no GPU: host memory stands in for VRAM" in out
     assert "prefill" in out
@@ -290,6 +291,52 @@ def test_the_countdown_can_be_paused() -> None:
     assert text_of(view_next.countdown(live)) == "unattended"
     live.unattended = False
     assert text_of(view_next.countdown(live)) == ""
+
+
+def test_a_run_that_others_disturb_says_so_while_it_runs() -> None:
+    live = live_at(ev.EngineReady)
+    live.unattended = False
+    live.sample = Sample(1.0, "decode", 1, None, None, "rss", vitals=Vitals(others_cpu=0.1))
+    assert text_of(view_next.countdown(live)) == ""
+    live.sample = replace(live.sample, vitals=Vitals(others_cpu=3.0))
+    assert text_of(view_next.countdown(live)) == "! others keep cores busy"
+    live.unattended = live.working = True
+    assert text_of(view_next.countdown(live)) == "! others keep cores busy  unattended"
+
+
+def test_a_disturbed_speed_says_so_where_it_stands() -> None:
+    run = at(ev.SpeedMeasured, 3).runs[-1]
+    speed = run.speeds[-1]
+    for disturbed, word in (
+        (speed, "first "),
+        (replace(speed, others_cpu=3.0), "! others busy"),
+        (replace(speed, throttled=(("power cap", 0.5),)), "! held down"),
+    ):
+        out = view_run.results(replace(run, speeds=(disturbed,)), 55, 3, 8)
+        assert word in text(out)
+        assert "decode" in text(out)
+        assert all(width_of(row) == 55 for row in out)
+
+
+def test_the_checklist_tells_how_far_the_run_is_as_a_whole() -> None:
+    progress = Progress(3, 3, "long-instruction decode", 61, 100, "tokens", overall=0.4)
+    assert "▶ this run 40%" in text(view_steps.checklist(at(ev.SpeedMeasured, 3), progress, 24, 12))
+
+
+def test_an_interrupted_run_is_not_called_ended() -> None:
+    state = fold([*story.up_to(ev.RunStarted), ev.SessionResumed(story.AT, "0", 1)])
+    assert "run 1, interrupted" in text_of(view_memory.title(state, Trace(True)))
+
+
+def test_the_budget_cuts_no_word_of_what_is_missing() -> None:
+    state = at(ev.RunFinished)
+    note = "no NVIDIA driver is installed: host memory of the engine's process stands in for VRAM"
+    device = replace(state.started.device, note=note)
+    state = replace(state, started=replace(state.started, device=device))
+    run = state.runs[-1]
+    out = view_memory.budget(state, run, breakdown(state, run, None), 60)
+    assert note in " ".join(text(out).split())
+    assert all(width_of(row) <= 60 for row in out[1:3])
 
 
 def test_an_error_takes_the_place_of_the_advice() -> None:

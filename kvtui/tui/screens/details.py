@@ -127,7 +127,7 @@ class BudgetScreen(DetailScreen):
         top = view_memory.panel(state, b, live.trace, cells, 9)
         head = line(view_memory.title(state, live.trace, sample), "  ", view_memory.peak_note(live.trace))
         vitals = view_readings.now(sample, state.started.host.cores)
-        return [head, *top, EMPTY, *vitals, *view_memory.budget(state, run, b)]
+        return [head, *top, EMPTY, *vitals, *view_memory.budget(state, run, b, cells)]
 
 
 class RunsScreen(DetailScreen):

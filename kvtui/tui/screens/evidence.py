@@ -50,7 +50,7 @@ class EvidenceScreen(DetailScreen):
         if self._subject == "speed":
             return view_evidence.speeds(run, cells)
         if self._subject == "memory":
-            return view_memory.budget(state, run, breakdown(state, run, None))
+            return view_memory.budget(state, run, breakdown(state, run, None), cells)
         check = next((c for c in setting_checks(run) if c.setting == self._subject), None)
         if check is None:
             return [line(Span("the setting does not apply to this run", "dim"))]

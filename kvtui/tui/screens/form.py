@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -17,6 +18,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from kvtui.core.errors import PresetError
+from kvtui.core.text import clean
 from kvtui.core.units import tokens
 from kvtui.procedure.preset import Preset, list_presets
 from kvtui.tui import files
@@ -70,7 +72,7 @@ class TuneScreen(KvtuiScreen):
         with Vertical(id="preset-stage"):
             if self._choices is not None:
                 yield Static(content(line(" From the budget: ", Span(self._choices.for_tuning, "strong"))))
-            yield Static(content(line(" What is it for? ", Span("Enter starts", "dim"))))
+            yield Static(content(line(" What is it for? ", Span("Enter starts; Tab: the engine", "dim"))))
             yield OptionList(id="presets")
             yield Static(id="description")
             yield Static(
@@ -88,12 +90,15 @@ class TuneScreen(KvtuiScreen):
 
     def show_live(self) -> None:
         """See KvtuiScreen."""
-        self.query_one("#head", Lines).show([rule(line(Span("Tune a model", "title")), self.size.width)])
+        chosen = self._model if self.query_one("#preset-stage").display else ""
+        title = line(Span(f"Tune {clean(Path(chosen).name)}" if chosen else "Tune a model", "title"))
+        self.query_one("#head", Lines).show([rule(title, self.size.width)])
 
     def _stage(self, name: str, focus: str) -> None:
         for stage in ("file-stage", "preset-stage"):
             self.query_one(f"#{stage}").display = stage == name
         self.query_one(f"#{focus}").focus()
+        self.show_live()
 
     @on(Input.Changed, "#model")
     def _typed(self) -> None:

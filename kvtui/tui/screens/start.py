@@ -166,7 +166,7 @@ class SessionsScreen(KvtuiScreen):
             Option(content(line(" ", session_line(f, s))), id=f"s{n}")
             for n, (f, s) in enumerate(self._sessions)
         ]
-        yield OptionList(*options or [Option(content("no sessions yet"), disabled=True)])
+        yield OptionList(*options or [Option(content("no sessions yet"), disabled=True)], id="menu")
         yield Lines(id="footer")
 
     def show_live(self) -> None:
