@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import Any, TextIO
 
 from kvtui.core.errors import KvtuiError
+from kvtui.core.json_text import json_text
 
 
 def out(text: str) -> None:
@@ -38,7 +38,7 @@ def write_err(text: str) -> None:
 
 def json_out(document: Any) -> None:
     """One JSON document, and nothing else, on stdout."""
-    out(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False))
+    out(json_text(document, indent=2))
 
 
 def stand_in_for_closed_streams() -> None:

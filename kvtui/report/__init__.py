@@ -5,11 +5,11 @@ Secrets are left out of every one of them (see kvtui.report.privacy).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from kvtui.core.errors import SessionError
+from kvtui.core.json_text import json_text
 from kvtui.report.files import save
 from kvtui.session.state import SessionState
 from kvtui.session.store import load
@@ -39,7 +39,7 @@ def as_json(state: SessionState) -> str:
 def _json(state: SessionState) -> str:
     from kvtui.report.document import document
 
-    return json.dumps(document(state), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    return json_text(document(state), indent=2) + "\n"
 
 
 def as_csv(state: SessionState) -> str:

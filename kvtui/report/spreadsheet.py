@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from dataclasses import fields
 from typing import Any
 
+from kvtui.core.json_text import json_text
 from kvtui.report.document import document
 from kvtui.session.records import Forecast
 from kvtui.session.state import SessionState
@@ -90,7 +90,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (dict, list)):
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return json_text(value)
     if isinstance(value, str):
         return guarded(value)
     return str(value)

@@ -16,20 +16,21 @@ import json
 import os
 import re
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Any, BinaryIO
 
 from kvtui import __version__
 from kvtui.core.errors import InputError, SessionError
 from kvtui.core.text import clean
 from kvtui.core.units import MIB, size
 from kvtui.session.state import SessionState, fold
-from kvtui.session.store import EVENTS, IMPORTED, parse_events, read_events, sessions_dir
+from kvtui.session.store import EVENTS, IMPORTED, MOST_EVENTS, parse_events, read_events, sessions_dir
 
 SCHEMA = "kvtui.session/1"
 MANIFEST = "kvtui-session.json"
@@ -38,8 +39,10 @@ _LOG = re.compile(r"logs/run-[0-9]{2,6}(?:-[0-9]{1,4})?\.log\Z")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}\Z")
 _MOST_FILES = 1000
 _MOST_BYTES = 512 * MIB
-_MOST_EVENTS = 128 * MIB
 _MOST_MANIFEST = 1 * MIB
+_MOST_LIST = 1 * MIB
+_END = struct.Struct("<4s4H2LH")
+_LOCATOR_BYTES = 20
 _CHUNK = 1 << 16
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError)
@@ -51,17 +54,15 @@ def export(folder: Path, path: Path) -> None:
     Raises SessionError when it cannot be read, InputError when `path` is there already or cannot be written.
     """
     _, _, good = read_events(folder / EVENTS)
-    contents = {EVENTS: (folder / EVENTS).read_bytes()[:good]}
-    for log in sorted((folder / "logs").glob("run-*.log")):
-        name = f"logs/{log.name}"
-        if _LOG.match(name) and log.is_file() and not log.is_symlink():
-            contents[name] = log.read_bytes()
-    total = sum(map(len, contents.values()))
-    if total > _MOST_BYTES or len(contents) > _MOST_FILES:
+    logs = [log for log in sorted((folder / "logs").glob("run-*.log")) if _is_log(log)]
+    total = good + sum(log.stat().st_size for log in logs)
+    if total > _MOST_BYTES or len(logs) >= _MOST_FILES:
         raise SessionError(
-            f"{folder.name}: {size(total)} in {len(contents)} files are more than an export may hold",
+            f"{folder.name}: {size(total)} in {len(logs) + 1} files are more than an export may hold",
             hint="its raw logs are the most of it: move some out of its folder",
         )
+    contents = {EVENTS: (folder / EVENTS).read_bytes()[:good]}
+    contents |= {f"logs/{log.name}": log.read_bytes() for log in logs}
     session = fold(parse_events(contents[EVENTS], folder.name)[0]).started.session
     try:
         with path.open("xb") as file:
@@ -70,6 +71,10 @@ def export(folder: Path, path: Path) -> None:
         raise InputError(f"{clean(str(path))}: is there already", hint="give another name") from None
     except OSError as error:
         raise InputError(f"{clean(str(path))}: cannot write the export: {error.strerror}") from error
+
+
+def _is_log(path: Path) -> bool:
+    return _LOG.match(f"logs/{path.name}") is not None and path.is_file() and not path.is_symlink()
 
 
 def _write(file: Any, session: str, contents: dict[str, bytes]) -> None:
@@ -131,13 +136,13 @@ def _read(path: Path) -> tuple[dict[str, bytes], str]:
             raise InputError(f"{shown}: is no regular file")
         if status.st_size > _MOST_BYTES:
             raise InputError(f"{shown}: is larger than {size(_MOST_BYTES)}")
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as file, zipfile.ZipFile(_short(shown, file)) as archive:
             entries = _entries(shown, archive)
             manifest = _manifest(shown, _contents(archive, entries[MANIFEST], _MOST_MANIFEST))
             left = _MOST_BYTES
             contents: dict[str, bytes] = {}
             for name in (n for n in entries if n != MANIFEST):
-                data = _contents(archive, entries[name], _MOST_EVENTS if name == EVENTS else left)
+                data = _contents(archive, entries[name], MOST_EVENTS if name == EVENTS else left)
                 left -= len(data)
                 contents[name] = data
                 if left < 0:
@@ -149,6 +154,25 @@ def _read(path: Path) -> tuple[dict[str, bytes], str]:
         raise InputError(f"{shown}: {reason}", hint="kvtui sessions export writes one") from None
     _check_sums(shown, manifest, contents)
     return contents, str(manifest["session"])
+
+
+def _short(shown: str, file: BinaryIO) -> BinaryIO:
+    """`file`, once its end record says that its list of files is a short one: zipfile reads the whole list at once.
+
+    An export has no comment behind that record and no zip64 record before it (PKWARE's APPNOTE, 4.3.16 and 4.3.15).
+    """
+    n_bytes = file.seek(0, os.SEEK_END)
+    file.seek(max(0, n_bytes - _LOCATOR_BYTES - _END.size))
+    tail = file.read()
+    end = tail[-_END.size :]
+    if len(end) < _END.size or not end.startswith(b"PK\5\6") or tail.startswith(b"PK\6\7"):
+        raise zipfile.BadZipFile
+    _, _, _, _, n_files, list_bytes, _, comment = _END.unpack(end)
+    if comment:
+        raise zipfile.BadZipFile
+    if n_files > _MOST_FILES + 2 or list_bytes > _MOST_LIST:
+        raise InputError(f"{shown}: holds more than {_MOST_FILES} files")
+    return file
 
 
 def _entries(shown: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:

@@ -19,11 +19,13 @@ from types import TracebackType
 
 from kvtui.core.errors import SessionError
 from kvtui.core.text import clean
+from kvtui.core.units import MIB, size
 from kvtui.session.codec import Unparsable, decode_foreign, encode
 from kvtui.session.events import Event, SessionStarted
 from kvtui.session.state import SessionState, apply, fold
 
 EVENTS = "events.jsonl"
+MOST_EVENTS = 128 * MIB
 LOCK = "lock"
 IMPORTED = "imported"
 """Marks a session that came as a file: anybody may have written it, so it is shown and never gone on with."""
@@ -55,9 +57,12 @@ def read_events(path: Path) -> tuple[list[Event], bool, int]:
     Raises SessionError for a file that cannot be read or is damaged anywhere but in its last line.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MOST_EVENTS + 1)
     except OSError as error:
         raise SessionError(f"{path}: {error.strerror}") from error
+    if len(data) > MOST_EVENTS:
+        raise SessionError(f"{path}: is larger than {size(MOST_EVENTS)}, which no session is")
     return parse_events(data, str(path))
 
 

@@ -208,6 +208,24 @@ def test_a_bomb_is_stopped_by_what_comes_out_of_it(
         bring_in(many, tmp_path / "there")
 
 
+@pytest.mark.parametrize("form", ["long", "zip64", "comment"])
+def test_a_long_list_of_files_is_never_read(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """A list of two million files takes a hundred megabytes on disk and a gigabyte in memory."""
+    data, path = exported.read_bytes(), tmp_path / "hostile.zip"
+    locator = b"PK\6\7" + bytes(16)
+    if form == "long":
+        path.write_bytes(data[:-10] + (100 << 20).to_bytes(4, "little") + data[-6:])
+    elif form == "zip64":
+        path.write_bytes(data[:-22] + locator + data[-22:])
+    else:
+        path.write_bytes(data[:-2] + (22).to_bytes(2, "little") + bytes(22))
+    monkeypatch.setattr(zipfile, "ZipFile", None)
+    with pytest.raises(InputError, match="1000 files" if form == "long" else "no session export"):
+        bring_in(path, tmp_path / "there")
+
+
 def test_no_regular_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", tmp_path / "nothing"):

@@ -325,3 +325,12 @@ def test_an_edited_session_brings_no_control_sequences_and_no_endless_numbers(tm
     assert state.verdict.title == "red\nline"
     assert state.started.device.total_bytes < 1 << 64
     assert state.runs[0].argv[1] == evil  # quoted by whoever shows it
+
+
+def test_a_file_beyond_all_sessions_is_not_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    folder.mkdir()
+    with (folder / EVENTS).open("wb") as file:
+        file.truncate(1 << 40)  # a hole: it takes no space, and would take all memory
+    with pytest.raises(SessionError, match="which no session is"):
+        load(folder)
