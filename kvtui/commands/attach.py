@@ -102,7 +102,7 @@ def address_at(url: str) -> Address:
 def _list(as_document: bool) -> int:
     from kvtui.engines.attach.look import discover
     from kvtui.engines.attach.memory import gpu_memory
-    from kvtui.engines.attach.processes import family
+    from kvtui.gpu.host import family
 
     found = discover()
     gpu = gpu_memory({one.process.pid: family(one.process.pid) for one in found}, limit_s=1.5)

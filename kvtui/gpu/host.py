@@ -122,6 +122,11 @@ def descendants(pid: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def family(pid: int) -> tuple[int, ...]:
+    """Process `pid` and all its descendants."""
+    return (pid, *descendants(pid))
+
+
 class Family:
     """An engine's process with those it started, looked up anew every second at first, later every ten."""
 
@@ -138,7 +143,7 @@ class Family:
         if pid != self._pid:
             self._pid, self._due, self._wait = pid, now, _FAMILY_FIRST_S
         if now >= self._due:
-            self._members = () if pid is None else (pid, *descendants(pid))
+            self._members = () if pid is None else family(pid)
             self._due, self._wait = now + self._wait, min(2 * self._wait, _FAMILY_S)
         return self._members
 

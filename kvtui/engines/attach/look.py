@@ -19,6 +19,7 @@ from kvtui.engines.attach.logread import LogRead, read_log
 from kvtui.engines.attach.memory import HostMemory, gpu_memory, host_memory
 from kvtui.engines.attach.other_asked import ollama_asked, unit_environment, vllm_asked
 from kvtui.engines.attach.processes import EngineProcess, Listening
+from kvtui.gpu.host import family
 from kvtui.sources.files import read_bytes
 
 LIMIT_S = 1.7
@@ -58,15 +59,15 @@ class Seen:
 def discover() -> list[Found]:
     """The engines that run on this machine, oldest first."""
     running = processes.engines()
-    family = {one.pid: one for one in running}
-    return [describe(one, family) for one in running]
+    by_pid = {one.pid: one for one in running}
+    return [describe(one, by_pid) for one in running]
 
 
-def describe(process: EngineProcess, family: Mapping[int, EngineProcess]) -> Found:
+def describe(process: EngineProcess, by_pid: Mapping[int, EngineProcess]) -> Found:
     """What is known of one process without asking it. Asks docker, podman or systemctl where /proc is closed."""
     process = _opened(process)
     asked = asked_of(process)
-    return Found(process, asked, find_log(process, asked, family), address_of(process, asked))
+    return Found(process, asked, find_log(process, asked, by_pid), address_of(process, asked))
 
 
 def asked_address(process: EngineProcess) -> Address | None:
@@ -98,11 +99,11 @@ def look(found: Found, access: Access, *, log: LogPlace | None = None, limit_s: 
     asked = found.asked
     kind = found.process.kind
     pid = found.process.pid
-    family = {pid: processes.family(pid)}
+    families = {pid: family(pid)}
     with ThreadPoolExecutor(3) as pool:
         reading = pool.submit(read_log, place, _expected(kind, asked), limit_s, daemon=kind == "ollama")
         asking = pool.submit(_ask, kind, found.address, access)
-        measuring = pool.submit(gpu_memory, family, limit_s)
+        measuring = pool.submit(gpu_memory, families, limit_s)
         host = host_memory(pid)
         http, read, gpu = asking.result(), reading.result(), measuring.result()
     return Seen(

@@ -15,6 +15,7 @@ import psutil
 
 from kvtui.core.text import clean
 from kvtui.engines.attach.kinds import Kind, classify
+from kvtui.gpu.host import process_started
 
 _GONE = (psutil.Error, OSError)
 _WORDS = 1024
@@ -91,19 +92,7 @@ def exists(pid: int) -> bool:
 
 def still_runs(process: EngineProcess) -> bool:
     """Whether it is the same process and lives."""
-    try:
-        now = psutil.Process(process.pid)
-        return bool(now.create_time() == process.started and now.status() != psutil.STATUS_ZOMBIE)
-    except _GONE:
-        return False
-
-
-def family(pid: int) -> tuple[int, ...]:
-    """`pid` and all processes below it."""
-    try:
-        return pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))
-    except _GONE:
-        return (pid,)
+    return process_started(process.pid) == process.started
 
 
 def listener_on(port: int) -> EngineProcess | None:

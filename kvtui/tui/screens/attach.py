@@ -53,7 +53,7 @@ def list_engines() -> Listed:
     """The engines of this machine with what they hold on GPUs."""
     from kvtui.engines.attach.look import discover
     from kvtui.engines.attach.memory import gpu_memory
-    from kvtui.engines.attach.processes import family
+    from kvtui.gpu.host import family
 
     found = discover()
     return Listed(found, gpu_memory({one.process.pid: family(one.process.pid) for one in found}, _GPU_S))
