@@ -11,8 +11,23 @@ EVERYWHERE = "everywhere"
 DETAIL = "detail"
 ENGINE = "engine"
 MODEL = "model"
-LINES = (DETAIL, "report", ENGINE, MODEL)
-INNER = (DETAIL, "report", "form", "list", "dialog", "confirm", "opening", "engines", ENGINE, "models", MODEL)
+LOG = "log"
+RECORDS = (DETAIL, "report", LOG)
+LINES = (*RECORDS, ENGINE, MODEL)
+INNER = (
+    DETAIL,
+    "report",
+    "form",
+    "list",
+    "dialog",
+    "confirm",
+    "opening",
+    "engines",
+    ENGINE,
+    "models",
+    MODEL,
+    LOG,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +61,17 @@ ACTIONS: tuple[Action, ...] = (
     Action("runs", ("r",), "runs", "Every run, one row each.", ("procedure",), 13),
     Action("next", ("n",), "next", "The recommendation in full, with its command.", ("procedure",), 14),
     Action("steps", ("t",), "steps", "The five steps with goal, gate and result.", ("procedure",), 15),
-    Action("copy", ("y",), "copy", "Copy the command, and keep it in a file.", ("procedure", DETAIL, "report"), 20),
+    Action("copy", ("y",), "copy", "Copy the command; it is kept in a file too.", ("procedure", *RECORDS), 20),
     Action("select_up", ("up", "k"), "up", "Select the row above.", ("procedure",), -1),
     Action("select_down", ("down", "j"), "down", "Select the row below.", ("procedure",), -1),
-    Action("scroll_up", ("up", "k"), "up", "Scroll up.", (DETAIL, "report", ENGINE), -1),
-    Action("scroll_down", ("down", "j"), "down", "Scroll down.", (DETAIL, "report", ENGINE), -1),
+    Action("scroll_up", ("up", "k"), "up", "Scroll up.", (*RECORDS, ENGINE), -1),
+    Action("scroll_down", ("down", "j"), "down", "Scroll down.", (*RECORDS, ENGINE), -1),
     Action("page_up", ("pageup",), "page up", "Scroll a page up.", LINES, -1),
     Action("page_down", ("pagedown", "space"), "page down", "Scroll a page down.", LINES, -1),
     Action("scroll_home", ("home", "g"), "top", "Go to the first line.", LINES, 30),
     Action("scroll_end", ("end", "G"), "end", "Go to the last line; a log follows on.", LINES, 31),
+    Action("line_starts", ("left",), "back", "Show the earlier part of long lines.", (LOG,), 9),
+    Action("line_ends", ("right",), "rest of lines", "Show the later part of long lines.", (LOG,), 8),
     Action("refresh", ("r",), "refresh", "Look again.", ("engines", ENGINE, "models"), 5),
     Action("shorter", ("left",), "less", "The next smaller context.", (MODEL,), 1),
     Action("longer", ("right",), "more", "The next larger context.", (MODEL,), 2),

@@ -26,14 +26,15 @@ def rows(lines: Sequence[str], first: int, marks: Mapping[int, str], cells: int)
     return [row(text, number, marks, cells) for number, text in enumerate(lines, first)]
 
 
-def row(text: str, number: int, marks: Mapping[int, str], cells: int) -> Line:
-    """One line of the log."""
+def row(text: str, number: int, marks: Mapping[int, str], cells: int, skip: int = 0) -> Line:
+    """One line of the log, without its first `skip` characters."""
     proves = number in marks
     mark = Span("▶ " if proves else "  ", "accent")
     tone = "strong" if proves else "bad" if " E " in text[:20] else "warn" if " W " in text[:20] else ""
-    return fit(
-        line(Span(f"{number:>5} ", "dim"), mark, Span(clip(clean(text), max(cells - 8, 1)), tone)), cells
-    )
+    shown = clean(text)
+    if skip and shown:
+        shown = "…" + shown[skip + 1 :]
+    return fit(line(Span(f"{number:>5} ", "dim"), mark, Span(clip(shown, max(cells - 8, 1)), tone)), cells)
 
 
 def whole_row(text: str, number: int, cells: int) -> list[Line]:

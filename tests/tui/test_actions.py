@@ -8,7 +8,7 @@ from kvtui.tui.lines import text_of, width_of
 from kvtui.tui.screens.attach import EngineScreen, EnginesScreen
 from kvtui.tui.screens.base import bindings
 from kvtui.tui.screens.budget import ModelScreen
-from kvtui.tui.screens.details import DetailScreen, TextScreen
+from kvtui.tui.screens.details import DetailScreen, LogScreen, TextScreen
 from kvtui.tui.screens.dialogs import ConfirmDialog, ReasonDialog
 from kvtui.tui.screens.form import TuneScreen
 from kvtui.tui.screens.models import ModelsScreen
@@ -19,6 +19,7 @@ from kvtui.tui.screens.start import SessionsScreen, StartScreen
 SCREENS = {
     "procedure": ProcedureScreen,
     "detail": DetailScreen,
+    "log": LogScreen,
     "opening": OpeningScreen,
     "report": TextScreen,
     "form": TuneScreen,

@@ -160,6 +160,22 @@ async def test_each_key_opens_its_screen_and_escape_leads_back(
         await until(pilot, lambda: isinstance(app.screen, ProcedureScreen))
 
 
+async def test_long_lines_of_the_log_are_read_with_the_arrows(tmp_path: Path) -> None:
+    app = app_on(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, asked(app))
+        await pilot.press("a")
+        await until(pilot, lambda: app.live.question is not None and len(app.live.state.runs) == 1)  # type: ignore[union-attr]
+        await pilot.press("l")
+        await until(pilot, lambda: "llama_kv_cache" in screen_text(app))
+        assert "back" not in screen_text(app).split("\n")[23].replace("Esc back", "")
+        await pilot.press("right")
+        await until(pilot, lambda: "← back" in screen_text(app))
+        assert "V (f16)" in screen_text(app)
+        await pilot.press("left")
+        await until(pilot, lambda: "← back" not in screen_text(app))
+
+
 async def test_evidence_follows_the_selected_row(tmp_path: Path) -> None:
     app = app_on(tmp_path)
     async with app.run_test(size=(100, 40)) as pilot:

@@ -403,6 +403,15 @@ def test_proving_lines_are_marked_in_the_log() -> None:
     assert view_log.proving(None) == {}
 
 
+def test_the_end_of_a_long_line_of_the_log_can_be_read() -> None:
+    text_ = "0123456789" * 5 + "V (q8_0)"
+    assert "V (q8_0)" not in text_of(view_log.row(text_, 7, {}, 40))
+    shown = text_of(view_log.row(text_, 7, {}, 40, 30))
+    assert shown.rstrip() == "    7   …1234567890123456789V (q8_0)"
+    assert width_of(view_log.row(text_, 7, {}, 40, 500)) == 40
+    assert text_of(view_log.row("", 7, {}, 40, 30)).rstrip() == "    7"
+
+
 def test_what_the_shell_shows_after_the_app_says_how_to_go_on_or_where_the_report_is(tmp_path: Path) -> None:
     live = live_at(ev.RunFinished)
     live.folder = tmp_path / "20260101-000000-abcd"

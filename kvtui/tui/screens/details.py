@@ -192,13 +192,16 @@ class VerdictScreen(DetailScreen):
 class LogScreen(DetailScreen):
     """The engine's log."""
 
+    scope = "log"
     about = "The engine's own log as it comes. Lines that prove (or disprove) a setting are marked."
+    BINDINGS = bindings("log")
     follow = True
 
     def __init__(self) -> None:
         super().__init__()
         self._file: list[str] = []
         self._file_name = ""
+        self._skip = 0
 
     def on_mount(self) -> None:
         """A run that is not live is read from its file."""
@@ -225,19 +228,42 @@ class LogScreen(DetailScreen):
     def show_log(self) -> None:
         """See KvtuiScreen."""
         live = self.live
-        lines = list(live.log) if live.log else self._file
+        lines = self._log_lines()
         total = live.log_total if live.log else len(lines)
         marks = view_log.proving(live.run)
         self.query_one("#content", ScrollLines).show(
-            LogRows(lines, total - len(lines) + 1, marks, self.size.width - 1)
+            LogRows(lines, total - len(lines) + 1, marks, self.size.width - 1, self._skip)
         )
+
+    def _log_lines(self) -> list[str]:
+        return list(self.live.log) if self.live.log else self._file
+
+    def unavailable(self) -> frozenset[str]:
+        """See KvtuiScreen."""
+        return super().unavailable() | (frozenset() if self._skip else {"line_starts"})
+
+    def _shift(self, by: int) -> None:
+        longest = max((len(text) for text in self._log_lines()), default=0)
+        if 0 <= self._skip + by < longest:
+            self._skip += by
+            self.draw()
+
+    def action_line_ends(self) -> None:
+        """Half a screen to the right."""
+        self._shift(self.size.width // 2)
+
+    def action_line_starts(self) -> None:
+        """Half a screen to the left."""
+        self._shift(-min(self.size.width // 2, self._skip))
 
 
 class LogRows(Sequence[Line]):
     """Rows of a log that are made when they are drawn: a log has thousands, a screen shows twenty."""
 
-    def __init__(self, lines: Sequence[str], first: int, marks: dict[int, str], cells: int) -> None:
-        self._lines, self._first, self._marks, self._cells = lines, first, marks, cells
+    def __init__(
+        self, lines: Sequence[str], first: int, marks: dict[int, str], cells: int, skip: int = 0
+    ) -> None:
+        self._lines, self._first, self._marks, self._cells, self._skip = lines, first, marks, cells, skip
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -249,7 +275,7 @@ class LogRows(Sequence[Line]):
     def __getitem__(self, index: int | slice) -> Line | Sequence[Line]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        return view_log.row(self._lines[index], self._first + index, self._marks, self._cells)
+        return view_log.row(self._lines[index], self._first + index, self._marks, self._cells, self._skip)
 
 
 class TextScreen(DetailScreen):
