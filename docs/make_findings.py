@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kvtui.logs.findings import CATALOGUE
-from kvtui.procedure.findings import memory as memory_findings
+from kvtui.procedure.findings import clocks, comparison, memory, probes
+from kvtui.procedure.findings.kind import Kind
 
 HERE = Path(__file__).parent
 INTRO = """# Findings
@@ -25,6 +26,15 @@ samples, never from the log, and is put on the run with the figures.
 | id | severity | evidence |
 |---|---|---|
 """
+RUNS = """
+## What its settings, its probes and its clocks show
+
+A run is held against what was asked of it, against the run it was changed from, against the f16 baseline and against
+its own forecast.
+
+| id | severity | evidence |
+|---|---|---|
+"""
 
 
 def _cell(text: str) -> str:
@@ -38,10 +48,15 @@ def page() -> str:
         f"| {_cell(e.source)} |\n"
         for e in sorted(CATALOGUE, key=lambda e: e.id)
     )
-    read = "".join(
-        f"| `{i}` | {severity} | {_cell(text)} |\n" for i, severity, text in memory_findings.CATALOGUE
+    read, found = (
+        _kinds(*memory.CATALOGUE),
+        _kinds(*comparison.CATALOGUE, *probes.CATALOGUE, *clocks.CATALOGUE),
     )
-    return f"{INTRO}{rows}\n{len(CATALOGUE)} findings.\n{READINGS}{read}"
+    return f"{INTRO}{rows}\n{len(CATALOGUE)} findings.\n{READINGS}{read}{RUNS}{found}"
+
+
+def _kinds(*kinds: Kind) -> str:
+    return "".join(f"| `{kind.id}` | {kind.severity} | {_cell(kind.evidence)} |\n" for kind in kinds)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from kvtui.gpu.samples import MemoryRecord, Phase
 from kvtui.gpu.source import MemorySource, reopen_source
 from kvtui.logs.facts import EngineFacts
 from kvtui.probes.asking import Completion
-from kvtui.procedure.clocks import ClockWatch, clock_findings
+from kvtui.procedure.clocks import ClockWatch
+from kvtui.procedure.findings.clocks import clock_findings
 from kvtui.procedure.judge import judge
 from kvtui.procedure.live import Observer
 from kvtui.procedure.probing import Bench, jobs_of, probe, usable_per_slot

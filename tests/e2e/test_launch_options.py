@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kvtui.procedure.clocks import STOOD_STILL_S
+from kvtui.procedure.findings.clocks import STOOD_STILL_S
 from tests.e2e.test_bad_input import script
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -13,6 +13,7 @@ from kvtui.core.units import GIB, MIB, duration, size
 from kvtui.gpu.samples import MemoryRecord, Phase
 from kvtui.gpu.trend import ratchet
 from kvtui.logs.facts import BufferFacts
+from kvtui.procedure.findings.kind import Kind
 from kvtui.procedure.marks import busy_cores, throttled
 from kvtui.session.records import HostInfo
 from kvtui.session.state import RunRecord
@@ -26,42 +27,41 @@ FULL_SHARE = 0.97
 HARMLESS = frozenset(("power cap", "sync boost"))
 """What a card does in every long run of its own accord: the speed is what this card gives."""
 
-CATALOGUE: tuple[tuple[str, str, str], ...] = (
-    (
+CATALOGUE: tuple[Kind, ...] = (
+    Kind(
         "gpu-lost",
         "warning, error",
         "the driver said that the GPU or itself is gone, or did not answer for 1 s",
     ),
-    (
+    Kind(
         "spill-to-host",
         "warning",
         "GTT beyond the host buffers in the log by 256 MiB; 0.5 GB/s to the GPU in decode with every layer on it; "
         "or the engine's host memory grew by 256 MiB beyond its prompt cache while it decoded",
     ),
-    (
+    Kind(
         "gpus-unbalanced",
         "warning",
         "the engine holds 97 % of one of several GPUs while all together have room",
     ),
-    (
+    Kind(
         "others-grew",
         "warning",
         "processes other than the engine took 256 MiB of the card since before the launch",
     ),
-    (
+    Kind(
         "memory-ratchet",
         "warning, info",
         "4 MiB and more kept after each of five requests no longer than earlier ones, 64 MiB in all, on a line that "
         "explains 80 % of it",
     ),
-    ("throttled", "warning, info", "clocks held down in a tenth of the readings in prefill or decode"),
-    (
+    Kind("throttled", "warning, info", "clocks held down in a tenth of the readings in prefill or decode"),
+    Kind(
         "machine-busy",
         "info",
         "other programs kept half a core, and a tenth of all, busy in prefill or decode",
     ),
 )
-"""Id, severity, and what is evidence for it: docs/findings.md is made of it."""
 
 
 def memory_findings(run: RunRecord, host: HostInfo) -> tuple[Finding, ...]:

@@ -8,11 +8,36 @@ from kvtui.core.findings import Evidence, Finding
 from kvtui.core.units import rate
 from kvtui.probes.divergence import compare, summarise
 from kvtui.probes.speed import clocks_apart
+from kvtui.procedure.findings.kind import Kind
 from kvtui.procedure.findings.where import where_time_went
 from kvtui.procedure.speeds import CLIFF, deepest_decode, share_of_expected
 from kvtui.session.state import RunRecord, SessionState
 
 _SHOWN = 8
+
+CATALOGUE: tuple[Kind, ...] = (
+    Kind("template-refused", "warning", "the engine refuses the model's chat template, so prompts are plain"),
+    Kind("reasoning-ate-the-answer", "warning", "an answer ended before its reasoning did"),
+    Kind(
+        "baseline-not-repeatable", "warning", "outputs of the same prompts, asked twice of one engine, differ"
+    ),
+    Kind("clocks-disagree", "info", "the engine's own rates and times are not those that a client measures"),
+    Kind(
+        "requests-queued",
+        "info",
+        "of requests at the same time some got their first token after another's end",
+    ),
+    Kind(
+        "full-pool-breaks-others",
+        "warning, error",
+        "requests broke off while all together filled a shared pool",
+    ),
+    Kind(
+        "decode-cliff",
+        "warning, info",
+        f"decode under {CLIFF:.0%} of what earlier runs let expect at that depth",
+    ),
+)
 
 
 def probe_findings(state: SessionState, run: RunRecord) -> tuple[Finding, ...]:

@@ -23,7 +23,8 @@ from kvtui.engines.llama_server.server import LlamaServer
 from kvtui.engines.process import EngineProcess
 from kvtui.engines.refusals import ContextSizeError
 from kvtui.logs.facts import EngineFacts
-from kvtui.procedure.clocks import ClockWatch, Disturbed, Reading, clock_findings, disturbed
+from kvtui.procedure.clocks import ClockWatch, Disturbed, Reading, disturbed
+from kvtui.procedure.findings.clocks import clock_findings
 from kvtui.procedure.findings.faults import FAULTS, fault_findings
 from tests.engines import misbehaving
 from tests.engines.conftest import READY_S, ignore, misbehave
