@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import platform
 import re
 import sys
 from collections.abc import Callable
@@ -16,17 +14,17 @@ from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError, SessionError
 from kvtui.core.secrets import is_secret_name, without_secrets
 from kvtui.core.text import clean
-from kvtui.core.units import GIB, size
 from kvtui.engines.base import Command, Engine
 from kvtui.engines.invocation import read_invocation
 from kvtui.engines.reach import take_key
 from kvtui.gpu.samples import DEFAULT_HZ, MAX_HZ, DeviceInfo
+from kvtui.procedure.box import device_info, host_info, share_of_card, visible_gpus
 from kvtui.procedure.models import find_model, same_model
 from kvtui.procedure.preset import Preset, check_field, in_words, load_preset, with_tasks
 from kvtui.procedure.tune import Tuning
 from kvtui.session.codec import to_builtins
 from kvtui.session.events import SessionResumed, SessionStarted
-from kvtui.session.records import EngineInfo, HostInfo
+from kvtui.session.records import EngineInfo
 from kvtui.session.store import SessionStore, new_session_id, now
 
 Note = Callable[[str], None]
@@ -119,7 +117,7 @@ def begin(
     device = device_info(request.gpus)
     base = base_config(request, plan, found.given, device)
     if engine.traits.reserves_share:
-        base = replace(base, n_gpu_layers=None, gpu_memory_utilization=share_of_card(request, plan))
+        base = replace(base, n_gpu_layers=None, gpu_memory_utilization=share_of_card(request.gpus, plan))
     if like is not None:
         base = replace(like, model=base.model, env=(*base.env, *like.env))
     base = engine.traits.tied(base)
@@ -284,58 +282,3 @@ def _environment(request: TuneRequest, device: DeviceInfo) -> tuple[tuple[str, s
                 hint="set it in kvtui's own environment, which the engine inherits",
             )
     return (*(() if request.gpus is None else visible_gpus(device)), *request.env)
-
-
-def visible_gpus(device: DeviceInfo) -> tuple[tuple[str, str], ...]:
-    """Variables by which the engine uses the GPUs of `device` and no others."""
-    uuids = [d.uuid for d in device.each]
-    if device.kind == "nvml":
-        names = ",".join(uuids if all(uuids) else [str(d.index) for d in device.each])
-        return ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"), ("CUDA_VISIBLE_DEVICES", names)
-    if device.kind == "amd" and all(uuids):
-        return (("ROCR_VISIBLE_DEVICES", ",".join(uuids)),)
-    return ()
-
-
-def share_of_card(request: TuneRequest, plan: Preset) -> float:
-    """What an engine that takes a share of the card may take: all but what others hold now, or the reserve that the
-    operator names, and the margin. A ten-thousandth less: the engine rounds up. Raises InputError: nothing is left."""
-    from kvtui.gpu.source import open_source
-
-    source = open_source(None, request.gpus)
-    try:
-        total, held = source.device.total_bytes, source.read(None).used_bytes or 0
-    finally:
-        source.close()
-    reserve = max(held, round((plan.reserve_gib or 0) * GIB))
-    share = math.floor((total - reserve - plan.margin_gib * GIB) / total * 10_000 - 1) / 10_000
-    if share <= 0:
-        raise InputError(
-            f"{size(reserve)} of {size(total)} are taken: nothing is left beside the margin",
-            hint="end what holds it, or make --margin smaller",
-        )
-    return share
-
-
-def device_info(gpus: tuple[int, ...] | None) -> DeviceInfo:
-    """The memory that budgets are made of: of the GPUs the engine will use where there are any, else host memory."""
-    from kvtui.gpu.source import open_source
-
-    source = open_source(None, gpus)
-    try:
-        return source.device
-    finally:
-        source.close()
-
-
-def host_info() -> HostInfo:
-    """The box."""
-    from kvtui.gpu.host import cpu_name, memory_total
-
-    return HostInfo(
-        system=f"{platform.system()} {platform.release()} {platform.machine()}",
-        cpu=cpu_name(),
-        cores=os.cpu_count() or 1,
-        memory_bytes=memory_total(),
-        python=platform.python_version(),
-    )

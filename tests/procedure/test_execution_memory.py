@@ -26,9 +26,9 @@ from kvtui.logs.facts import EngineFacts
 from kvtui.probes.asking import Completion
 from kvtui.probes.results import SpeedResult, Timing
 from kvtui.procedure import execute, probing
+from kvtui.procedure.box import visible_gpus
 from kvtui.procedure.execute import Execution
 from kvtui.procedure.preset import load_preset
-from kvtui.procedure.setup import visible_gpus
 from kvtui.procedure.situation import Launch, ProbePlan, Situation
 from kvtui.session import events as ev
 from kvtui.session.codec import to_builtins
