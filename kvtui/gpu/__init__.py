@@ -1,1 +1,1 @@
-"""What the hardware says: GPU memory through NVML, host memory of the engine's process, and the sampler."""
+"""What the hardware says: GPU memory by NVIDIA's or AMD's driver, host memory of the engine, and the sampler."""

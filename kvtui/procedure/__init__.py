@@ -1,1 +1,1 @@
-"""What kvtui knows: the five steps, their gates, requested against actual, the variables and the advisor."""
+"""What kvtui knows: the five steps (`steps`), the advisor (`rules`), requested against actual, what runs show."""

@@ -1,1 +1,1 @@
-"""Ollama: a private daemon of our own beside the operator's, with the same model store."""
+"""Ollama: a private daemon of our own, with the operator's model store, or the one that the operator runs."""

@@ -1,4 +1,4 @@
-"""The five steps as data: what each is for and what decides whether the next one may begin."""
+"""The five steps as data, what decides whether the next one may begin; in a module each, what it proposes next."""
 
 from __future__ import annotations
 
