@@ -44,7 +44,7 @@ def add_parser(subparsers: Any) -> None:
         help="its id, the start of one, its folder, or last (see kvtui sessions)",
     )
     parser.add_argument(
-        "--format", default="md", metavar="|".join(FORMATS), help="what to write (default: md)"
+        "--format", metavar="|".join(FORMATS), help="what to write (default: as FILE ends, else md)"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="where to write it (default: standard output)")
     parser.add_argument("--anonymous", action="store_true", help="leave out host names, user names and paths")
@@ -52,9 +52,10 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the report. Raises InputError for a session, format or file that cannot be used."""
-    if args.format not in FORMATS:
+    wanted = args.format or format_of(args.output)
+    if wanted not in FORMATS:
         raise InputError(
-            f"--format {clean(args.format, 40)}: there is no such report", hint=f"use {', '.join(FORMATS)}"
+            f"--format {clean(wanted, 40)}: there is no such report", hint=f"use {', '.join(FORMATS)}"
         )
     from kvtui import report as reports
     from kvtui.session.store import find, load
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         from kvtui.report.privacy import anonymous
 
         state = anonymous(state, names_here())
-    report = reports.FORMATS[args.format](state)
+    report = reports.FORMATS[wanted](state)
     if args.output in (None, "-"):
         sys.stdout.reconfigure(encoding="utf-8", newline="")  # type: ignore[union-attr]
         out(report.removesuffix("\n"))
@@ -82,6 +83,12 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"{clean(args.output, 200)}: cannot write the report: {reason}") from error
     err(f"kvtui: wrote {clean(str(path))}")
     return 0
+
+
+def format_of(output: str | None) -> str:
+    """The format that a file's name asks for; Markdown where it asks for none."""
+    ending = Path(output or "").suffix.removeprefix(".").lower()
+    return ending if ending in FORMATS else "md"
 
 
 def names_here() -> set[str]:

@@ -57,6 +57,17 @@ def test_a_report_into_a_file(root: Path, capsys: Out, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "begin"), [("r.html", "<!"), ("r.JSON", "{"), ("r.txt", "# kvtui"), ("r.csv", "session,")]
+)
+def test_the_name_of_the_file_says_its_format(root: Path, tmp_path: Path, name: str, begin: str) -> None:
+    sample.write(root)
+    assert main(["report", "last", "-o", name]) == 0
+    assert (tmp_path / name).read_text(encoding="utf-8").startswith(begin)
+    assert main(["report", "last", "-o", name, "--format", "md"]) == 0
+    assert (tmp_path / name).read_text(encoding="utf-8").startswith("# kvtui")
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["report", "nope"], "kvtui: nope: no such session: `kvtui sessions` lists them"),
