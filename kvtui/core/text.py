@@ -6,6 +6,7 @@ overrides and megabytes. Nothing downstream strips again.
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 
@@ -32,14 +33,14 @@ def clean(text: str, limit: int = 4096) -> str:
 
 def width(text: str) -> int:
     """Terminal cells that `text` takes: wide characters count two, combining ones none."""
-    if text.isascii():
-        return len(text)
-    cells = 0
-    for char in text:
-        if unicodedata.combining(char):
-            continue
-        cells += 2 if unicodedata.east_asian_width(char) in "WF" else 1
-    return cells
+    return len(text) if text.isascii() else sum(map(_cells, text))
+
+
+@functools.lru_cache(maxsize=4096)
+def _cells(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def clip(text: str, cells: int) -> str:
