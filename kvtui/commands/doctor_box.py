@@ -81,8 +81,9 @@ def data_folder() -> DataFolder:
     from kvtui.session.store import sessions_dir
 
     folder = sessions_dir()
-    there = next(p for p in (folder, *folder.parents) if p.exists())
+    there = folder
     try:
+        there = next((p for p in (folder, *folder.parents) if p.exists()), folder.parents[-1])
         if not there.is_dir():
             raise NotADirectoryError(20, "not a folder")
         with tempfile.TemporaryFile(dir=there):

@@ -19,6 +19,7 @@ from typing import cast, get_args
 
 from kvtui.core.errors import InputError
 from kvtui.core.text import clean
+from kvtui.core.toml_text import read_toml
 from kvtui.probes.results import TASK_FAMILIES, TaskFamily
 
 ANSWER_TOKENS = 256
@@ -72,6 +73,8 @@ def load_tasks(folder: str) -> tuple[OwnTask, ...]:
                 f"{shown}: more than {_MOST_IN_ALL // 1024} KiB of tasks", hint="use fewer or shorter ones"
             )
         name = clean(path.stem, 60)
+        if not name.strip():
+            raise InputError(f"{where}: nothing of its name can be shown", hint="rename it")
         if name in TASK_FAMILIES:
             raise InputError(f"{where}: {name} is the name of a built-in task", hint="rename it")
         if name in tasks:
@@ -174,11 +177,11 @@ def is_pattern(line: str) -> bool:
 
 def _from_toml(name: str, text: str, where: str) -> OwnTask:
     try:
-        document = tomllib.loads(text)
+        document = read_toml(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{where}: is not TOML: {clean(str(error), 200)}") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{where}: is not TOML that can be read") from None
+    except ValueError as error:
+        raise InputError(f"{where}: is not TOML that can be read: {clean(str(error), 200)}") from None
     for key in document:
         if key not in _KEYS:
             near = get_close_matches(key[:80], _KEYS, n=1)

@@ -65,12 +65,24 @@ def export(folder: Path, path: Path) -> None:
     contents |= {f"logs/{log.name}": log.read_bytes() for log in logs}
     session = fold(parse_events(contents[EVENTS], folder.name)[0]).started.session
     try:
-        with path.open("xb") as file:
-            _write(file, session, contents)
+        file = path.open("xb")
     except FileExistsError:
         raise InputError(f"{clean(str(path))}: is there already", hint="give another name") from None
     except OSError as error:
-        raise InputError(f"{clean(str(path))}: cannot write the export: {error.strerror}") from error
+        raise _not_written(path, error) from error
+    try:
+        with file:
+            _write(file, session, contents)
+    except BaseException as error:
+        with suppress(OSError):
+            path.unlink()  # half an export is none, and stands in the way of the next
+        if isinstance(error, OSError):
+            raise _not_written(path, error) from error
+        raise
+
+
+def _not_written(path: Path, error: OSError) -> InputError:
+    return InputError(f"{clean(str(path))}: cannot write the export: {error.strerror}")
 
 
 def _is_log(path: Path) -> bool:

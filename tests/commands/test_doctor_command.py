@@ -210,6 +210,8 @@ def test_a_data_folder_that_cannot_be_written(empty_box: Path, monkeypatch: pyte
     (empty_box / "file").write_text("")
     monkeypatch.setenv("KVTUI_DATA_DIR", str(empty_box / "file"))
     assert "not a folder" in doctor_box.data_folder().problem
+    monkeypatch.setenv("KVTUI_DATA_DIR", "a" * 5000)
+    assert "File name too long" in doctor_box.data_folder().problem
 
 
 def test_it_is_quick_and_exits_while_nothing_else_is_printed(empty_box: Path) -> None:

@@ -69,6 +69,18 @@ def test_nothing_is_overwritten(folder: Path, exported: Path, tmp_path: Path) ->
     assert not (folder / IMPORTED).exists()
 
 
+def test_half_an_export_is_not_left_behind(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    with pytest.raises(InputError, match="No space left on device"):
+        export(folder, tmp_path / "x.zip")
+    assert not (tmp_path / "x.zip").exists()
+
+
 def test_an_imported_session_is_shown_and_never_gone_on_with(tmp_path: Path) -> None:
     cut = sample.write(tmp_path / "here", sample.unfinished_events())
     export(cut, tmp_path / "x.zip")
