@@ -9,7 +9,8 @@ from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError
 from kvtui.core.units import MIB, signed_size, size
 from kvtui.engines.base import DryRun
-from kvtui.engines.llama_server.dry_run import DryRunner, find_program
+from kvtui.engines.llama_server.dry_run import find_program
+from kvtui.engines.llama_server.server import dry_runner
 from kvtui.model.context import ContextPlan
 from kvtui.model.request import ContextRequest
 from kvtui.model.weights import WeightPlacement
@@ -59,7 +60,7 @@ def ask_engine(
     """
     if path is None:
         raise InputError("--ask-engine needs a file on this machine", hint="download the model first")
-    runner = DryRunner(find_program(program))
+    runner = dry_runner(find_program(program))
     return [
         Told(made, runner.ask(_config(path, request, made, layers)), placement.gpu_bytes)
         for request, made in zip(requests, plans, strict=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from kvtui.core.text import clean
+
 HIDDEN = "***"
 """What stands for a secret in what is shown or recorded."""
 REDACTED = "REDACTED"
@@ -23,6 +25,7 @@ _IN_ADDRESS = (
     re.compile(r"(\b\w+://)([^\s/@]+)(?=@)"),
     re.compile(r"([?&][\w-]*(?:key|token|secret|password|sig|signature)=)([^\s&#'\"]+)", re.IGNORECASE),
 )
+_NOT_SHOWN = re.compile(r"(?<=://)[^/?#]*@|[?#].*", re.DOTALL)
 _IN_TEXT = (
     re.compile(
         r"(--?(?:[\w-]*[-_])?(?:key|token|secret|password)(?:\s+|=)['\"]?)(?!-)([^\s'\"]+)", re.IGNORECASE
@@ -62,6 +65,12 @@ def secrets_among(words: Iterable[str]) -> Iterator[str]:
         for pattern in _IN_ADDRESS:
             for found in pattern.finditer(lead + secret):
                 yield found[2].rpartition(":")[2]
+
+
+def shown_address(url: str) -> str:
+    """An address, or what was meant as one, as it may be shown and kept: without name, password and query, which can
+    be secrets."""
+    return clean(_NOT_SHOWN.sub("", url), 512)
 
 
 def _parted(words: Iterable[str]) -> Iterator[tuple[str, str]]:

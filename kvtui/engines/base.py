@@ -84,6 +84,20 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a configuration is set in an engine run as a service: `lines` to paste, in `language` (of a code block).
+
+    `where` says where they go, `notes` what they cannot say.
+    """
+
+    title: str
+    where: str
+    language: str
+    lines: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceNeed:
     """What one device would hold, in whole MiB (cut, so that each can be up to 1 MiB short)."""
 

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from urllib.parse import urlsplit, urlunsplit
 
 from kvtui.core.errors import InputError
-from kvtui.core.text import clean
+from kvtui.core.secrets import shown_address
 from kvtui.core.units import size
 from kvtui.sources.source import GgufModel
 
 MAX_PARTS = 256
-_SECRET_PARTS = re.compile(r"(?<=://)[^/?#]*@|[?#].*", re.DOTALL)
 _HUB = ("huggingface.co", "hf.co", "www.huggingface.co")
 
 
 def is_address(reference: str) -> bool:
     """Whether the operator gave an address instead of a name or a path."""
     return "://" in reference
-
-
-def shown_address(url: str) -> str:
-    """An address, or what was meant as one, as it may be shown and kept: without name, password and query, which can
-    be secrets."""
-    return clean(_SECRET_PARTS.sub("", url), 512)
 
 
 def open_address(url: str) -> GgufModel:

@@ -9,9 +9,10 @@ import os
 import re
 
 from kvtui.core.errors import InputError, ModelFileError
+from kvtui.core.secrets import shown_address
 from kvtui.core.text import clean
 from kvtui.sources import huggingface, ollama
-from kvtui.sources.address import is_address, open_address, shown_address
+from kvtui.sources.address import is_address, open_address
 from kvtui.sources.huggingface import CONFIG
 from kvtui.sources.source import GgufModel, GgufPlace, HfModel, ModelFolder, Source
 from kvtui.sources.weights import INDEX, weights_in

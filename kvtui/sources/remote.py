@@ -22,8 +22,8 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 
 from kvtui.core.errors import ModelFileError
+from kvtui.core.secrets import shown_address
 from kvtui.core.text import clean
-from kvtui.sources.address import shown_address
 
 FIRST_STEP, LAST_STEP = 1 << 18, 1 << 23
 MAX_FETCHED = 64 << 20  # headers of the largest vocabularies take about 20 MiB

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from kvtui.core.errors import InputError, ModelFileError
+from kvtui.core.secrets import shown_address
 from kvtui.sources import address, remote
-from kvtui.sources.address import open_address, shown_address
+from kvtui.sources.address import open_address
 from tests.model.gguf_bytes import gguf, model, tensor
 from tests.sources.servers import Answer, Request, head, ranges, serving, status, whole
 

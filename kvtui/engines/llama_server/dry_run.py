@@ -16,9 +16,8 @@ from tempfile import TemporaryFile
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError, StartError
 from kvtui.core.text import clean
-from kvtui.engines.base import DeviceNeed, DryRun
+from kvtui.engines.base import DeviceNeed, DryRun, Engine
 from kvtui.engines.failure import last_words
-from kvtui.engines.llama_server.server import LlamaServer
 from kvtui.logs.facts import EngineFacts
 
 PROGRAM = "llama-fit-params"
@@ -48,15 +47,18 @@ def find_program(given: str) -> str:
 
 
 class DryRunner:
-    """One `llama-fit-params`, asked what it can do once and for a forecast as often as wanted."""
+    """One `llama-fit-params`, asked what it can do once and for a forecast as often as wanted.
 
-    def __init__(self, program: str) -> None:
+    `options` knows what `program` can do, and writes a configuration in llama-server's options, which it takes too.
+    """
+
+    def __init__(self, program: str, options: Engine) -> None:
         self.program = program
-        self._server = LlamaServer((program,), label=PROGRAM)
+        self._options = options
 
     def ask(self, config: RunConfig) -> DryRun:
         """What `config` would take. Raises StartError: no such program, another program, or a refusal in its words."""
-        options = self._server.abilities().options
+        options = self._options.abilities().options
         option = next((o for o in _PRINT if o in options), None)
         if option is None:
             raise StartError(
@@ -64,7 +66,7 @@ class DryRunner:
                 f"{clean(self.program)} has no {_PRINT[1]}",
                 hint="it came to llama.cpp's llama-fit-params in 2026",
             )
-        program, *words = self._server.command(config, 0).argv
+        program, *words = self._options.command(config, 0).argv
         argv = (program, *_known(words, options), option, "on")
         began = time.monotonic()
         code, said, complaint = _run(argv)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kvtui.core.config import RunConfig
 from kvtui.core.errors import StartError
@@ -15,17 +14,20 @@ from kvtui.engines.environment import counting_variables, overruling
 from kvtui.engines.failure import last_words
 from kvtui.engines.invocation import ANY_ADDRESS, Invocation
 from kvtui.engines.llama_server.abilities import read_abilities
+from kvtui.engines.llama_server.dry_run import PROGRAM, DryRunner, beside
 from kvtui.engines.process import EngineProcess, free_port
 from kvtui.engines.program import ask_program
 from kvtui.engines.reach import LOOPBACK, Reach, take_reach
 from kvtui.logs.facts import EngineFacts
 
-if TYPE_CHECKING:
-    from kvtui.engines.llama_server.dry_run import DryRunner
-
 _ASK_LIMIT_S = 60.0
 _PROVEN_BY_LOG = "the log's lines on KV cells, types and sizes"
 _KV_LADDER = (("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0"))
+
+
+def dry_runner(program: str) -> DryRunner:
+    """The `llama-fit-params` at that path."""
+    return DryRunner(program, LlamaServer((program,), label=PROGRAM))
 
 
 class LlamaServer:
@@ -117,13 +119,11 @@ class LlamaServer:
 
     def dry_run(self, config: RunConfig) -> DryRun | None:
         """Asks the `llama-fit-params` that lies beside the server: another build's figures would be another's."""
-        from kvtui.engines.llama_server.dry_run import DryRunner, beside
-
         if self._dry_runner is None:
             program = beside(self._prefix[0])
             if program is None:
                 return None
-            self._dry_runner = DryRunner(program)
+            self._dry_runner = dry_runner(program)
         try:
             return self._dry_runner.ask(config)
         except StartError:

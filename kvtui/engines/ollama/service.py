@@ -10,8 +10,8 @@ import re
 
 from kvtui.core.config import RunConfig
 from kvtui.core.shell import quote
+from kvtui.engines.base import Recipe
 from kvtui.engines.ollama.settings import load_options, num_ctx, tuning_variables
-from kvtui.engines.recipes import Recipe
 
 _MAY_STAND = ("OLLAMA_FLASH_ATTENTION",)
 """Variables that are taken out where a configuration leaves them to the engine: they may stand from before."""

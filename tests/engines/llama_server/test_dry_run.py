@@ -14,8 +14,8 @@ from kvtui.core.config import RunConfig
 from kvtui.core.errors import InputError, StartError
 from kvtui.engines.base import DeviceNeed, DryRun
 from kvtui.engines.llama_server import dry_run
-from kvtui.engines.llama_server.dry_run import DryRunner, find_program
-from kvtui.engines.llama_server.server import LlamaServer
+from kvtui.engines.llama_server.dry_run import find_program
+from kvtui.engines.llama_server.server import LlamaServer, dry_runner
 from tests.tiny_model import write_tiny_model
 
 HELP = """\
@@ -40,7 +40,7 @@ def program(folder: Path, body: str, name: str = "llama-fit-params", help_text: 
 
 def test_every_device_is_read_with_the_host_last(tmp_path: Path) -> None:
     told = "echo 'CUDA0 7000 1024 300 '; echo 'Tesla T4 (1) 10 0 2 '; echo 'Host 222 39 527 '; echo noise >&2"
-    answer = DryRunner(program(tmp_path, told)).ask(CONFIG)
+    answer = dry_runner(program(tmp_path, told)).ask(CONFIG)
     assert answer.devices == (
         DeviceNeed("CUDA0", 7000, 1024, 300),
         DeviceNeed("Tesla T4 (1)", 10, 0, 2),
@@ -53,7 +53,7 @@ def test_every_device_is_read_with_the_host_last(tmp_path: Path) -> None:
 def test_it_is_asked_for_the_very_configuration_with_options_it_knows(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     more = replace(CONFIG, extra=("--jinja", "--alias", "x", "--ctx-size=1", "-ub", "-1"))
-    DryRunner(program(tmp_path, f"echo \"$*\" > '{asked}'; echo 'Host 1 2 3 '")).ask(more)
+    dry_runner(program(tmp_path, f"echo \"$*\" > '{asked}'; echo 'Host 1 2 3 '")).ask(more)
     assert asked.read_text().strip() == "-c 8192 -ctk q8_0 -ub 256 -fit off --ctx-size=1 -ub -1 -fitp on"
 
 
@@ -73,20 +73,20 @@ def test_it_is_asked_for_the_very_configuration_with_options_it_knows(tmp_path: 
 )
 def test_what_is_no_forecast_is_an_error_in_its_own_words(tmp_path: Path, body: str, says: str) -> None:
     with pytest.raises(StartError, match=says):
-        DryRunner(program(tmp_path, body)).ask(CONFIG)
+        dry_runner(program(tmp_path, body)).ask(CONFIG)
 
 
 def test_a_build_that_cannot_print_says_so(tmp_path: Path) -> None:
     old = "\n".join(line for line in HELP.splitlines() if "fitp" not in line) + "\n"
     with pytest.raises(StartError, match="has no --fit-print"):
-        DryRunner(program(tmp_path, "echo 'Host 1 2 3 '", help_text=old)).ask(CONFIG)
+        dry_runner(program(tmp_path, "echo 'Host 1 2 3 '", help_text=old)).ask(CONFIG)
 
 
 def test_a_program_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_run, "_LIMIT_S", 0.2)
     began = time.monotonic()
     with pytest.raises(StartError, match="did not answer"):
-        DryRunner(program(tmp_path, "exec sleep 30")).ask(CONFIG)
+        dry_runner(program(tmp_path, "exec sleep 30")).ask(CONFIG)
     assert time.monotonic() - began < 10
 
 
@@ -119,5 +119,5 @@ def test_the_real_program_agrees_with_the_geometry(tmp_path: Path) -> None:
     config = RunConfig(model, 65536, n_gpu_layers=0)
     kv = Oracle.read(model).context(config).kv_bytes
     assert kv is not None
-    told = DryRunner(real).ask(config).total(host_counts=True).context_mib
+    told = dry_runner(real).ask(config).total(host_counts=True).context_mib
     assert told == kv // (1 << 20)
