@@ -109,7 +109,8 @@ def _why(sit: Situation, best: RunRecord, *, stopped: bool) -> str:
     parts = [f"run {best.number} proved the types in the engine's own log"]
     if best.speeds:
         speed = best.speeds[-1]
-        parts.append(f"decodes {rate(speed.decode_tps)} at a depth of {speed.depth:,} tokens")
+        caveat = f" ({speed.note})" if speed.note else ""
+        parts.append(f"decodes {rate(speed.decode_tps)} at a depth of {speed.depth:,} tokens{caveat}")
     free = free_at_peak(sit.state, best)
     if free is not None and sit.on_gpu:
         parts.append(f"leaves {size(free)} free at the peak")

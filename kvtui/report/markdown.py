@@ -72,13 +72,14 @@ def _verdict(session: SessionFacts) -> list[str]:
 def _held(session: SessionFacts, run: RunFacts) -> list[str]:
     deepest = run.deepest
     at = f" at {deepest.depth:,} tokens" if deepest is not None else ""
+    caveat = f" ({text(deepest.note)})" if deepest is not None and deepest.note else ""
     free = run.breakdown.free
     rows = [
         ("proven by", f"run {run.record.number}"),
         ("quantization", text(words.quantization(session.state.started.model.quant, run))),
         ("context", words.context(run.context)),
-        ("prompt", words.speed(deepest.prompt_tps if deepest else None) + at),
-        ("decode", words.speed(deepest.decode_tps if deepest else None) + at),
+        ("prompt", words.speed(deepest.prompt_tps if deepest else None) + at + caveat),
+        ("decode", words.speed(deepest.decode_tps if deepest else None) + at + caveat),
         ("time to first token", words.seconds(deepest.first_token_s if deepest else None) + at),
         ("recall", words.share(run.recall)),
         ("tasks passed", words.share(run.tasks)),

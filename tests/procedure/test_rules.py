@@ -16,6 +16,7 @@ from kvtui.logs.facts import BufferFacts, CacheFacts, ContextFacts, EngineFacts
 from kvtui.model.geometry import geometry
 from kvtui.probes.results import NeedleResult, RecallResult, SpeedResult, TaskResult
 from kvtui.procedure.kernels import pair_support
+from kvtui.procedure.next_action import verdict
 from kvtui.procedure.oracle import Oracle
 from kvtui.procedure.preset import load_preset
 from kvtui.procedure.rules import BY_ID, RULES, will_not_help
@@ -235,3 +236,10 @@ def test_a_build_with_all_kernels_says_so_itself() -> None:
     told = facts(build="9500", system_info="CUDA : ARCHS = 890 | FA_ALL_QUANTS = 1 |")
     assert pair_support(told, "q8_0", "q4_0") == "fast"
     assert pair_support(EngineFacts(), "q8_0", "q4_0") == "unknown"
+
+
+def test_a_verdict_says_under_what_its_speed_was_measured() -> None:
+    disturbed = replace(speed(20.0, 16000), note="others kept 1.3 of 2 cores busy")
+    why = verdict(case(mine=run(speeds=(disturbed,))).sit).why
+    assert "decodes 20.0 t/s at a depth of 16,000 tokens (others kept 1.3 of 2 cores busy)" in why
+    assert "16,000 tokens;" in verdict(case(mine=run(speeds=(speed(20.0, 16000),))).sit).why
