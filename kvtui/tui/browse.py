@@ -36,14 +36,14 @@ class Checked:
 def check(typed: str) -> Checked:
     """Look at the disk: a model file is read (its header), a folder or the start of a name is listed."""
     text = typed.strip()
-    if not text:
-        return Checked(typed, entries=_entries("./", ""))
     try:
+        if not text:
+            return _listed(typed, "./")
         path = Path(os.path.expanduser(text))  # pathlib raises for a user that does not exist
         if path.is_file():
             return Checked(typed, model=_describe(path))
         if path.is_dir():
-            return Checked(typed, entries=_entries(text if text.endswith("/") else f"{text}/", ""))
+            return _listed(typed, text if text.endswith("/") else f"{text}/")
         folder, _, start = text.rpartition("/")
         entries = _entries(f"{folder}/" if "/" in text else "./", start)
     except ModelFileError as error:
@@ -53,6 +53,13 @@ def check(typed: str) -> Checked:
     except (OSError, ValueError) as error:
         return Checked(typed, problem=clean(f"{text}: {getattr(error, 'strerror', None) or error}", 200))
     return Checked(typed, entries=entries) if entries else _named(typed, text)
+
+
+def _listed(typed: str, folder: str) -> Checked:
+    entries = _entries(folder, "")
+    return Checked(
+        typed, entries, problem="" if entries else f"{clean(folder, 200)}: no .gguf file and no folder in it"
+    )
 
 
 def _named(typed: str, text: str) -> Checked:
