@@ -25,12 +25,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the typed text leads to: `model` says what the file is, `problem` why it cannot be used."""
+    """What the typed text leads to: `model` says what the file is, `problem` why it cannot be used, `note` what else."""
 
     typed: str
     entries: tuple[Entry, ...] = ()
     model: str = ""
     problem: str = ""
+    note: str = ""
 
 
 def check(typed: str) -> Checked:
@@ -58,7 +59,7 @@ def check(typed: str) -> Checked:
 def _listed(typed: str, folder: str) -> Checked:
     entries = _entries(folder, "")
     return Checked(
-        typed, entries, problem="" if entries else f"{clean(folder, 200)}: no .gguf file and no folder in it"
+        typed, entries, note="" if entries else f"{clean(folder, 200)}: no .gguf file and no folder in it"
     )
 
 

@@ -108,7 +108,7 @@ def test_a_path_leads_to_a_model_to_a_list_or_to_a_reason(tmp_path: Path) -> Non
     assert [e.name for e in listed.entries] == ["broken.gguf", "tiny.gguf", "models/"]
     assert [e.name for e in check(f"{tmp_path}/MO").entries] == ["models/"]
     assert "llama" in check(str(tmp_path / "tiny.gguf")).model
-    assert "no .gguf file and no folder in it" in check(f"{tmp_path}/models").problem
+    assert "no .gguf file and no folder in it" in check(f"{tmp_path}/models").note
     assert check(str(broken)).problem
     assert not check(str(broken)).model
     assert "no such file" in check(f"{tmp_path}/nothing").problem

@@ -120,6 +120,8 @@ class TuneScreen(KvtuiScreen):
             found = line(Span(" ✓ ", "good"), checked.model, Span("   Enter goes on", "dim"))
         elif checked.problem:
             found = line(Span(" ✗ ", "bad"), checked.problem)
+        elif checked.note:
+            found = line(Span(f" {checked.note}", "dim"))
         self._model = checked.typed.strip() if checked.model else ""
         self.query_one("#found", Static).update(content(found))
         self._entries = checked.entries
