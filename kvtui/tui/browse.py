@@ -25,7 +25,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the typed text leads to: `model` says what the file is, `problem` why it cannot be used, `note` what else."""
+    """What the typed text leads to: `model` says what the file is, `problem` why it is of no use, `note` what else."""
 
     typed: str
     entries: tuple[Entry, ...] = ()
