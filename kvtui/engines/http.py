@@ -25,6 +25,8 @@ Health = Literal["ready", "loading", "silent", "failing"]
 _BODY_LIMIT = 64 << 20
 _REFUSAL_LIMIT = 1 << 16
 _LAST_PORT = 65535
+_DEEPEST = 64
+_SHORTEST_KEY = 8
 _TRICKLE = 4
 """Times the longest silence that a short answer may take as a whole."""
 
@@ -65,6 +67,7 @@ class EngineHttp:
         headers = {"Accept-Encoding": "identity"}
         if api_key is not None:
             headers["Authorization"] = f"Bearer {_usable_key(api_key)}"
+        self._key = (api_key or "").encode()
         self._http = httpx.Client(
             base_url=base_url,
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
@@ -115,7 +118,7 @@ class EngineHttp:
     def text(self, path: str) -> str:
         """The text at `path`, cleaned, its line breaks kept."""
         with self._open("GET", path, None, None, None, self._limit_s) as (response, cancelling):
-            read = _bounded(response, self._body_limit, path)
+            read = self._read(response, self._body_limit, path)
             if cancelling.late:
                 raise _too_late(path)
         return plain(read.decode("utf-8", "replace"))
@@ -123,7 +126,7 @@ class EngineHttp:
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None, *, wanted: type = dict) -> Any:
         """The JSON at `path`, not cleaned; `wanted` is the kind of value it must be."""
         with self._open(method, path, body, None, None, self._limit_s) as (response, cancelling):
-            read = _bounded(response, self._body_limit, path)
+            read = self._read(response, self._body_limit, path)
             if cancelling.late:  # a body without a length looks whole when it is cut off
                 raise _too_late(path)
             answer = json_object(read, path)
@@ -142,6 +145,11 @@ class EngineHttp:
         """What a POST to `path` is answered with bit by bit, the payloads taken out of the stream by `split`."""
         with self._open("POST", path, body, cancel, self._stall) as (response, cancelling):
             yield _checked(split(response.iter_raw()), cancelling)
+
+    def _read(self, response: httpx.Response, limit: int, path: str) -> bytes:
+        """The body without our key: a server that says it back would have it shown and kept."""
+        body = _bounded(response, limit, path)
+        return body.replace(self._key, b"***") if len(self._key) >= _SHORTEST_KEY else body
 
     @contextmanager
     def _open(
@@ -164,7 +172,7 @@ class EngineHttp:
                     extensions={"trace": cancelling.trace},
                 ) as response:
                     if response.status_code != 200:
-                        raise refusal(response.status_code, _bounded(response, _REFUSAL_LIMIT, path))
+                        raise refusal(response.status_code, self._read(response, _REFUSAL_LIMIT, path))
                     yield response, cancelling
             except (httpx.HTTPError, httpx.StreamError) as error:
                 cancelling.check()
@@ -248,12 +256,14 @@ def _bounded(response: httpx.Response, limit: int, path: str) -> bytes:
     return bytes(body)
 
 
-def cleaned(value: Any) -> Any:
-    """`value` with every text in it fit to be shown."""
+def cleaned(value: Any, depth: int = 0) -> Any:
+    """`value` with every text in it fit to be shown. Raises RequestError where it is nested beyond all answers."""
     if isinstance(value, str):
         return plain(value)
+    if depth > _DEEPEST:
+        raise RequestError("the engine's answer is nested too deeply")
     if isinstance(value, list):
-        return [cleaned(item) for item in value]
+        return [cleaned(item, depth + 1) for item in value]
     if isinstance(value, dict):
-        return {plain(str(key)): cleaned(item) for key, item in value.items()}
+        return {plain(str(key)): cleaned(item, depth + 1) for key, item in value.items()}
     return value

@@ -25,6 +25,7 @@ def _tag(cls: type[Event]) -> str:
 
 _BY_TAG = {_tag(cls): cls for cls in EVENT_TYPES}
 _MAX_INT = (1 << 63) - 1
+_DEEPEST = 64
 _EXACT = frozenset(("argv", "command_line", "env", "expect", "extra", "program", "prompt"))
 """What goes back to the system or the engine as it stands; whoever shows it quotes or cleans it."""
 
@@ -87,17 +88,25 @@ def decode_foreign(line: bytes) -> Event | None:
         raise SessionError("damaged event: nested too deeply") from error
 
 
-def harmless(value: Any, key: str = "") -> Any:
-    """A JSON document of somebody else's: text without control sequences, whole numbers within 64 bits."""
+def harmless(value: Any, key: str = "", depth: int = 0) -> Any:
+    """A JSON document of somebody else's: text without control sequences, whole numbers within 64 bits.
+
+    Raises RecursionError for one that is nested as nothing that is recorded is.
+    """
     if isinstance(value, str):
         if key in _EXACT or value.isprintable():
             return value
         return "\n".join(clean(line, len(line) + 1) for line in value.split("\n"))
     if type(value) is int:
         return max(-_MAX_INT, min(value, _MAX_INT))
+    if depth > _DEEPEST:
+        raise RecursionError
     if isinstance(value, dict):
-        return {name: harmless(item, key if key in _EXACT else name) for name, item in value.items()}
-    return [harmless(item, key) for item in value] if isinstance(value, list) else value
+        return {
+            clean(name, 200): harmless(item, key if key in _EXACT else name, depth + 1)
+            for name, item in value.items()
+        }
+    return [harmless(item, key, depth + 1) for item in value] if isinstance(value, list) else value
 
 
 def _document(line: bytes) -> Any:

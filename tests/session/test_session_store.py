@@ -318,6 +318,7 @@ def test_an_edited_session_brings_no_control_sequences_and_no_endless_numbers(tm
     lines[0]["device"]["total_bytes"] = 10**400
     started = next(line for line in lines if line["type"] == "run_started")
     started["argv"][1] = evil
+    lines[0]["plan"][evil] = 1
     (folder / EVENTS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     state = load(folder)
     assert state.started.model.file_name == "red\nline"
@@ -325,6 +326,12 @@ def test_an_edited_session_brings_no_control_sequences_and_no_endless_numbers(tm
     assert state.verdict.title == "red\nline"
     assert state.started.device.total_bytes < 1 << 64
     assert state.runs[0].argv[1] == evil  # quoted by whoever shows it
+    assert state.started.plan["red line"] == 1
+    for _ in range(100):
+        lines[0]["plan"] = {"a": lines[0]["plan"]}
+    (folder / EVENTS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(SessionError, match="nested too deeply"):
+        load(folder)
 
 
 def test_a_file_beyond_all_sessions_is_not_loaded(tmp_path: Path) -> None:

@@ -74,6 +74,10 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b"x" * 65536)
         if mode == "slow":
             time.sleep(30)
+        if mode == "deep":
+            return self._send(200, '{"a":' * 200 + "1" + "}" * 200)
+        if mode == "echo":
+            return self._send(200, {"build_info": self.headers.get("Authorization")})
         if mode == "key" and self.headers.get("Authorization") != "Bearer s3cret":
             return self._send(401, {"error": {"code": 401, "message": "Invalid API Key", "type": "auth"}})
         found = ANSWERS.get("llama" if mode == "key" else mode, {}).get(self.path)

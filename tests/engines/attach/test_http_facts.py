@@ -184,3 +184,17 @@ def test_a_host_that_no_resolver_takes() -> None:
     facts = ask("llama-server", Address("http://a..b:9"), Access())
     assert not facts.answered
     assert facts.problems
+
+
+@pytest.mark.usefixtures("patient")
+def test_an_answer_without_bottom_is_a_problem(stand_in: Start) -> None:
+    running = stand_in(mode="deep")
+    facts = ask("llama-server", url(running), Access())
+    assert any("nested too deeply" in problem for problem in facts.problems)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_key_that_is_said_back_is_not_kept(stand_in: Start) -> None:
+    facts = ask("llama-server", url(stand_in(mode="echo")), Access("sk-1234567890"))
+    assert values(facts)["build"] == "Bearer ***"
+    assert "1234567890" not in str(facts)
