@@ -26,6 +26,7 @@ def _tag(cls: type[Event]) -> str:
 _BY_TAG = {_tag(cls): cls for cls in EVENT_TYPES}
 _MAX_INT = (1 << 63) - 1
 _DEEPEST = 64
+_NO_NUMBERS = frozenset(("NaN", "Infinity", "-Infinity"))
 _EXACT = frozenset(("argv", "command_line", "env", "expect", "extra", "program", "prompt"))
 """What goes back to the system or the engine as it stands; whoever shows it quotes or cleans it."""
 
@@ -80,7 +81,7 @@ def decode(line: bytes) -> Event | None:
 
 def decode_foreign(line: bytes) -> Event | None:
     """Like `decode`, for a line that anybody may have written or edited: text comes without control sequences
-    (line breaks stay), and numbers within 64 bits, beyond which they are no floats. Raises what `decode` raises."""
+    (line breaks stay), and numbers within 64 bits, beyond which they are no bytes. Raises what `decode` raises."""
     document = _document(line)
     try:
         return _event(harmless(document))
@@ -89,16 +90,21 @@ def decode_foreign(line: bytes) -> Event | None:
 
 
 def harmless(value: Any, key: str = "", depth: int = 0) -> Any:
-    """A JSON document of somebody else's: text without control sequences, whole numbers within 64 bits.
+    """A JSON document of somebody else's: text without control sequences, numbers within 64 bits, sizes that are
+    numbers (None otherwise).
 
     Raises RecursionError for one that is nested as nothing that is recorded is.
     """
     if isinstance(value, str):
+        if value in _NO_NUMBERS and key.endswith("mib"):
+            return None
         if key in _EXACT or value.isprintable():
             return value
         return "\n".join(clean(line, len(line) + 1) for line in value.split("\n"))
     if type(value) is int:
         return max(-_MAX_INT, min(value, _MAX_INT))
+    if isinstance(value, float):
+        return float(max(-_MAX_INT, min(value, _MAX_INT))) if math.isfinite(value) else None
     if depth > _DEEPEST:
         raise RecursionError
     if isinstance(value, dict):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kvtui.core.errors import SessionError
+from kvtui.report import as_json
 from kvtui.session import events as ev
 from kvtui.session import store as st
 from kvtui.session.codec import encode
@@ -341,3 +342,16 @@ def test_a_file_beyond_all_sessions_is_not_loaded(tmp_path: Path) -> None:
         file.truncate(1 << 40)  # a hole: it takes no space, and would take all memory
     with pytest.raises(SessionError, match="which no session is"):
         load(folder)
+
+
+@pytest.mark.parametrize("size", ["Infinity", "NaN", float("inf"), 1e308])
+def test_sizes_that_are_none_stop_no_report(tmp_path: Path, size: object) -> None:
+    folder = sample.write(tmp_path)
+    lines = [json.loads(line) for line in (folder / EVENTS).read_bytes().splitlines()]
+    for line in lines:
+        for context in (line.get("facts") or {}).get("contexts", ()):
+            context["caches"][0]["size_mib"] = size
+            if size == 1e308:
+                context["kv_buffers"][0]["mib"] = size
+    (folder / EVENTS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "kvtui.report" in as_json(load(folder))
