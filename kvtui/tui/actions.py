@@ -53,7 +53,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("insist", ("i",), "run anyway", "Run what is advised against.", ("procedure",), 3),
     Action("again", ("g",), "run again", "Run the last run again, as it was.", ("procedure",), 7),
     Action("stop_here", ("x",), "stop here", "End the procedure with what is proven so far.", ("procedure",), 5),
-    Action("pause", ("space", "p"), "pause", "Pause: the decisions are yours.", ("procedure",), 4),
+    Action("pause", ("space", "p"), "pause", "Pause: the decisions are yours; again: kvtui's.", ("procedure",), 4),
     Action("verdict", ("v",), "verdict", "The verdict, the final command and the report's files.", ("procedure",), 6),
     Action("evidence", ("e", "enter"), "evidence", "What proves the selected row.", ("procedure",), 10),
     Action("log", ("l",), "log", "The engine's log, following; proving lines are marked.", ("procedure",), 11),
@@ -174,12 +174,13 @@ def help_lines(scope: str, about: str, actions: Collection[Action], cells: int =
     out = [line(row) for row in wrap(about, cells)]
     out.append(EMPTY)
     beside = cells >= 60
+    now = {a.id for a in actions}
     for title, group in (("Keys here", of_scope(scope)), ("Keys everywhere", everywhere())):
         if not group:
             continue
         out.append(line(Span(title, "title")))
         for action in group:
-            tone = "" if action in actions else "dim"
+            tone = "" if action.id in now else "dim"
             keys = fit(line(Span(" ".join(key_name(k) for k in action.keys), "dim" if tone else "key")), 18)
             name = fit(line(Span(action.title, tone)), 12)
             rows = wrap(action.help, cells - (32 if beside else 4))

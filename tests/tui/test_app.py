@@ -65,6 +65,7 @@ async def test_an_unattended_session_accepts_by_itself_and_space_stops_that(tmp_
         await until(pilot, asked(app))
         await pilot.press("space")
         await until(pilot, lambda: "paused" in screen_text(app))
+        await until(pilot, lambda: "Space go on" in screen_text(app))
         await pilot.pause(3.2)
         assert len(app.live.state.runs) == 1  # type: ignore[union-attr]
         await pilot.press("a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from textual.app import ComposeResult
@@ -11,6 +12,7 @@ from textual.geometry import Size
 from kvtui.procedure.checks import setting_checks
 from kvtui.procedure.memory import Breakdown, breakdown
 from kvtui.tui import view_header, view_log, view_memory, view_next, view_run, view_runs, view_steps
+from kvtui.tui.actions import Action
 from kvtui.tui.layout import MIN_CELLS, MIN_ROWS, Plan, plan
 from kvtui.tui.lines import EMPTY, Line, Span, fit, line, rule, tint, width_of
 from kvtui.tui.screens.base import KvtuiScreen, bindings
@@ -181,6 +183,11 @@ class ProcedureScreen(KvtuiScreen):
         if live.state is None:
             off |= {"budget", "runs", "next"}
         return frozenset(off)
+
+    def actions(self) -> list[Action]:
+        """See KvtuiScreen: the key that pauses also ends the pause."""
+        paused = self.live.paused
+        return [replace(a, title="go on") if paused and a.id == "pause" else a for a in super().actions()]
 
     def _n_rows(self) -> int:
         run = self.live.run
