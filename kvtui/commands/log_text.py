@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from kvtui.core.findings import Finding
 from kvtui.logs.facts import BufferFacts, CacheFacts, ContextFacts, EngineFacts
 
+WIDTH = 80
 _MARK = {"error": "ERROR", "warning": "WARN ", "info": "info "}
 
 
 def overview(facts: EngineFacts, name: str) -> str:
     """Facts first, findings after them; the numbers in brackets are the lines that prove it."""
-    return "\n".join((*_head(facts, name), *_body(facts), "", *findings_text(facts.findings)))
+    return "\n".join(
+        (
+            *(_fill(row, 15 if row.startswith("  ") else 11) for row in (*_head(facts, name), *_body(facts))),
+            "",
+            *(_fill(row, 6) for row in findings_text(facts.findings)),
+        )
+    )
+
+
+def _fill(row: str, indent: int) -> str:
+    return textwrap.fill(
+        row, WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _head(facts: EngineFacts, name: str) -> Iterator[str]:
