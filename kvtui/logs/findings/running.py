@@ -60,7 +60,7 @@ def _checkpoints(view: View) -> Iterator[Hit]:
     total = int(note.values[0]) * state
     yield Hit(
         f"Up to {int(note.values[0])} checkpoints per slot are kept in host memory: {state / slots:,.1f} MiB each,"
-        f" {total:,.0f} MiB for {slots} slots.",
+        f" {total:,.0f} MiB for {slots} slot{'s' if slots != 1 else ''}.",
         "--ctx-checkpoints: fewer",
         (note.line,),
     )
