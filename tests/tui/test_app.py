@@ -305,8 +305,11 @@ async def test_leaving_between_runs_needs_no_question(tmp_path: Path) -> None:
     assert app.return_value == INTERRUPTED
 
 
-async def test_copying_says_where_the_command_also_is(tmp_path: Path) -> None:
-    app = app_on(tmp_path)
+async def test_copying_says_where_the_command_also_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = app_on(Path("root"))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: app.live.question is not None and " a accept" in screen_text(app))
         before = screen_text(app).split("\n")
