@@ -60,3 +60,11 @@ def test_version_and_help_take_little_cpu(option: str) -> None:
     best = min(cpu_ms(option) for _ in range(5))
     print(f"kvtui {option}: {best:.0f} ms CPU")
     assert best <= 120
+
+
+def test_the_first_paint_waits_for_no_session() -> None:
+    code = "import sys, kvtui.tui.app, kvtui.tui.screens.start; print([m for m in sys.modules if m.startswith('kvtui')])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "kvtui.tui.screens.start" in told
+    for part in ("session", "engines", "gpu", "procedure", "probes", "logs", "report", "model"):
+        assert f"'kvtui.{part}" not in told

@@ -13,7 +13,6 @@ from textual.screen import Screen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from kvtui.session.state import SessionState
 from kvtui.tui import files
 from kvtui.tui.lines import Line, Span, fit, line, rule
 from kvtui.tui.render import content
@@ -22,6 +21,7 @@ from kvtui.tui.widgets import Lines
 
 if TYPE_CHECKING:
     from kvtui.procedure.tune import Tuning
+    from kvtui.session.state import SessionState
 
 
 class Recorded(Message):
