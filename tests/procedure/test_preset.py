@@ -93,7 +93,7 @@ def test_the_presets_aim_at_what_they_say() -> None:
 
 def test_the_demo_is_small_enough_for_two_cores() -> None:
     demo = load_preset("demo")
-    assert demo.stages == (512, 1024, 2048, 4096)
+    assert demo.stages == (2048, 3072, 4096)
     tails = 4 * 160
     tasks = 2 * sum(depth + tails for depth in demo.baseline_depths)
     climb = sum(demo.stages) + len(demo.stages) * len(demo.recall_positions) * 12
