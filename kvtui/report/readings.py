@@ -13,6 +13,10 @@ State = Literal["same", "within", "differs", "single", "only-a", "only-b"]
 """`same`: equal figures. `within`: no further apart than their spreads. `differs`: further apart. `single`: neither
 was repeated, so nothing says how far apart chance puts them. `only-a`, `only-b`: measured on one side alone."""
 
+_HALF_WIDTHS = {2: 6.353, 3: 1.304, 4: 0.717, 5: 0.507, 6: 0.399, 7: 0.333, 8: 0.288, 9: 0.255, 10: 0.230}
+"""Half of the 95 % confidence interval of a mean, in ranges of n repeats (Lord 1947; Dean and Dixon 1951): two repeats
+that happen to agree say little, five say much."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -25,8 +29,8 @@ class Reading:
 
     @property
     def spread(self) -> float | None:
-        """From the lowest to the highest, None when it was measured once."""
-        return self.high - self.low if self.n > 1 else None
+        """How far from `value` the true figure may lie, at 95 % confidence; None when it was measured once."""
+        return _HALF_WIDTHS[min(self.n, 10)] * (self.high - self.low) if self.n > 1 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,14 +54,14 @@ def test_a_session_and_itself_again_are_the_same_in_everything() -> None:
 
 
 def test_a_speed_differs_only_beyond_what_the_repeats_show() -> None:
-    # The sample's repeats lie 1 % to either side, so each has a spread of 2 %.
+    # The sample's two repeats lie 1 % to either side: at 95 % confidence the true figure is within 12.7 % of each.
     near = compare_sessions(sample.state(), _faster(_other(), 6, 1.03))
     assert {m.state for m in near.speeds} == {"same", "within"}
-    far = compare_sessions(sample.state(), _faster(_other(), 6, 1.08))
+    far = compare_sessions(sample.state(), _faster(_other(), 6, 1.30))
     (apart,) = [m for m in far.speeds if m.state == "differs"]
     assert (apart.name, apart.depth) == ("decode", 47104)
     assert (
-        "9 of 10 speeds within their spread, 1 differ (most: decode at 47,104 tokens by +8.0 %)"
+        "9 of 10 speeds within their spread, 1 differ (most: decode at 47,104 tokens by +30.0 %)"
         in sentence(far)
     )
 
@@ -74,6 +74,8 @@ def test_a_speed_differs_only_beyond_what_the_repeats_show() -> None:
         (Reading(10, 9.9, 10.1, 3), Reading(10.2, 10.2, 10.2, 1), "within"),
         (Reading(10, 9.9, 10.1, 3), Reading(10.3, 10.3, 10.3, 1), "differs"),
         (Reading(10, 9.9, 10.1, 3), Reading(10.3, 10.2, 10.4, 2), "within"),
+        (Reading(10, 9.9, 10.1, 5), Reading(10.3, 10.2, 10.4, 5), "differs"),
+        (Reading(10, 9.9, 10.1, 40), Reading(10.1, 10.0, 10.2, 40), "differs"),
         (None, Reading(10, 9.9, 10.1, 3), "only-b"),
         (Reading(10, 9.9, 10.1, 3), None, "only-a"),
     ],
