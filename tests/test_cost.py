@@ -63,7 +63,9 @@ def test_version_and_help_take_little_cpu(option: str) -> None:
 
 
 def test_the_first_paint_waits_for_no_session() -> None:
-    code = "import sys, kvtui.tui.app, kvtui.tui.screens.start; print([m for m in sys.modules if 'kvtui' in m])"
+    code = (
+        "import sys, kvtui.tui.app, kvtui.tui.screens.start; print([m for m in sys.modules if 'kvtui' in m])"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "kvtui.tui.screens.start" in told
     for part in ("session", "engines", "gpu", "procedure", "probes", "logs", "report", "model"):
