@@ -150,6 +150,12 @@ def fold(events: Iterable[ev.Event], *, torn: bool = False) -> SessionState:
     return state
 
 
+def _appended(state: SessionState, number: int, field: str, *results: object) -> SessionState:
+    """`results` behind what run `number` has in `field` already; a run that is not there changes nothing."""
+    run = state.run(number)
+    return _edit(state, number, **{field: (*getattr(run, field), *results)}) if run else state
+
+
 def _edit(state: SessionState, number: int, **changes: object) -> SessionState:
     target = state.run(number)
     runs = tuple(replace(r, **changes) if r is target else r for r in state.runs)  # type: ignore[arg-type]
@@ -223,26 +229,22 @@ def _(event: ev.EngineReady, state: SessionState) -> SessionState:
 
 @apply.register
 def _(event: ev.SpeedMeasured, state: SessionState) -> SessionState:
-    run = state.run(event.run)
-    return _edit(state, event.run, speeds=(*run.speeds, event.result)) if run else state
+    return _appended(state, event.run, "speeds", event.result)
 
 
 @apply.register
 def _(event: ev.RecallMeasured, state: SessionState) -> SessionState:
-    run = state.run(event.run)
-    return _edit(state, event.run, recalls=(*run.recalls, event.result)) if run else state
+    return _appended(state, event.run, "recalls", event.result)
 
 
 @apply.register
 def _(event: ev.TasksMeasured, state: SessionState) -> SessionState:
-    run = state.run(event.run)
-    return _edit(state, event.run, tasks=(*run.tasks, *event.results)) if run else state
+    return _appended(state, event.run, "tasks", *event.results)
 
 
 @apply.register
 def _(event: ev.ConcurrencyMeasured, state: SessionState) -> SessionState:
-    run = state.run(event.run)
-    return _edit(state, event.run, concurrency=(*run.concurrency, event.result)) if run else state
+    return _appended(state, event.run, "concurrency", event.result)
 
 
 @apply.register
@@ -252,20 +254,17 @@ def _(event: ev.PromptsChosen, state: SessionState) -> SessionState:
 
 @apply.register
 def _(event: ev.TasksRepeated, state: SessionState) -> SessionState:
-    run = state.run(event.run)
-    return _edit(state, event.run, repeated=(*run.repeated, *event.results)) if run else state
+    return _appended(state, event.run, "repeated", *event.results)
 
 
 @apply.register
 def _(event: ev.FullPoolMeasured, state: SessionState) -> SessionState:
-    run = state.run(event.run)
-    return _edit(state, event.run, full_pool=(*run.full_pool, event.result)) if run else state
+    return _appended(state, event.run, "full_pool", event.result)
 
 
 @apply.register
 def _(event: ev.StabilityMeasured, state: SessionState) -> SessionState:
-    run = state.run(event.run)
-    return _edit(state, event.run, stability=(*run.stability, event.result)) if run else state
+    return _appended(state, event.run, "stability", event.result)
 
 
 @apply.register
